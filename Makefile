@@ -1,6 +1,6 @@
 # make demo · make quick · make test · make lint · make docs · make notebooks · make bench: each first sets up .venv if it is missing, or if pyproject.toml or constraints.txt has changed.
 # make examples: the full chain on examples/ with a tiny model, and its report.
-# make study SETS=FOLDER: compares MS with DPO on a real small model (hours; resumes where it was stopped).
+# make study SETS=FOLDER: compares MS with DPO on a small real model (hours; resumes where it was stopped).
 # make test-slow: the tests that open the page in Chromium, and those that take more than five seconds.
 # make test-machines: the tests that imitate several machines (Ray's workers, replicas behind nginx, concurrent writers and readers, indexes in PostgreSQL).
 # make test-clients: the tests with clients that need an older version of openai, in a separate environment (.venv-clients, 0.3 GB).
@@ -79,7 +79,7 @@ release-check: $(READY)
 notebooks: $(READY)
 	@for notebook in examples/notebooks/*.ipynb; do echo "$$notebook"; OMP_NUM_THREADS=1 $(BIN)/jupyter-execute --timeout 600 $$notebook || exit 1; done
 
-# Runs the benchmarks that need neither an index nor public data sets; BENCH_MANUAL has the other files of benchmarks/.
+# Runs the benchmarks that need neither an index nor public data sets; BENCH_MANUAL lists the others.
 bench: $(READY)
 	@for script in $(filter-out $(BENCH_MANUAL),$(wildcard benchmarks/*.py)); do echo "$$script"; $(BIN)/python -P $$script --json || exit 1; done
 

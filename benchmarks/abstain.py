@@ -1,6 +1,6 @@
 """Does abstaining separate the questions that an index can answer from those that it cannot?
 
-Questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
+The questions of each set can be answered from their own index, but not from the indexes of the other sets ("foreign"). The harder case is measured
 separately: their own index without the documents that answer them ("missing"). The figures are AUROC, shares of abstentions, and calibration
 (for which each question is asked of its own index and of one other, so that answerable and foreign questions are equally frequent).
 Milliseconds are processor time for judging the evidence.
@@ -146,7 +146,7 @@ def absence_on_one_foreign_index(
 
 
 def calibration(own_n: Doubles, absent_n: Doubles, kind: str, figure: Path | None) -> dict[str, float | str]:
-    """Expected calibration error and Brier score over equal numbers of questions of both kinds."""
+    """Expected calibration error and Brier score over equally many answerable and unanswerable questions; `kind` says how the latter were made."""
     probability_n = np.concatenate([own_n, absent_n])
     label_n = np.repeat(np.array([0, 1], np.int64), [len(own_n), len(absent_n)])
     bins = reliability(probability_n, label_n)
@@ -171,9 +171,9 @@ def judging_ms(sets: Sequence[QuestionSet], evidence_by_pair: Mapping[tuple[str,
     return 1000 * median(seconds)
 
 
-def examples(index: Index) -> Iterator[tuple[Floats, int]]:
-    """The features of each question, and 1 if the documents that answer it are missing, else 0: on the complete index, and on parts of it that
-    have all or none of these documents.
+def fitting_examples(index: Index) -> Iterator[tuple[Floats, int]]:
+    """The features of a question and its label, 1 if the documents that answer it are missing, else 0: for each question on the complete index, and
+    on each part of it that contains all or none of these documents.
     """
     questions = [
         question
@@ -203,7 +203,7 @@ def examples(index: Index) -> Iterator[tuple[Floats, int]]:
 
 def fit(index: Index) -> dict[str, float | str]:
     """Coefficients of a logistic function of the features, fitted with equal weight for both classes and almost no penalty."""
-    features_nF, label_n = map(np.array, zip(*examples(index), strict=True))
+    features_nF, label_n = map(np.array, zip(*fitting_examples(index), strict=True))
     model = LogisticRegression(C=1000, class_weight="balanced").fit(features_nF, label_n)
     return {
         "present": int((label_n == 0).sum()),

@@ -1,8 +1,8 @@
 """Attribution and verification of answers: is the passage that is found for a correct answer a gold one, and are correct answers left unmarked?
 
 hotpotqa_train (questions of HotpotQA's official dev part only): each gold answer, and each gold sentence restated, with the ten passages of
-its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of one of the
-passages that is not gold. qa_feedback: sentences of real answers with their own passages, which are gold, and with
+its question; the passages with supporting sentences are gold. A wrong answer is another question's answer, or the title of a
+passage that is not gold. qa_feedback: sentences of real answers with their own passages, which are gold, and with
 passages of other questions (OTHER_PASSAGES). Milliseconds are processor time.
 Run: python -P benchmarks/attribute.py FOLDER_OF_SETS [--rows 400] [--json]
 """
@@ -44,7 +44,7 @@ class Case:
 
 
 def hotpot_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
-    """Cases by kind of answer, of at most `rows` questions of the official dev part."""
+    """Cases by kind of answer, from at most `rows` questions of the official dev part."""
     corpus = {row["id"]: row for _, row in read_jsonl(folder / "corpus.jsonl")}
     questions = [row for _, row in read_jsonl(folder / "questions.jsonl") if row["official_split"] == "dev"]
     random.Random(0).shuffle(questions)
@@ -86,12 +86,15 @@ def feedback_cases(folder: Path, rows: int) -> dict[str, list[Case]]:
     cases: dict[str, list[Case]] = {"supported": [], "unsupported": []}
     for row in all_rows[:rows]:
         rng = random.Random(row["id"])
-        foreign = [text for other in all_rows if other["question"] != row["question"] for text in other["passages"]]
-        own_passages = set(row["passages"])
-        texts = [*row["passages"], *rng.sample([text for text in foreign if text not in own_passages], OTHER_PASSAGES)]
+        other_texts = [text for other in all_rows if other["question"] != row["question"] for text in other["passages"]]
+        gold_passages = set(row["passages"])
+        texts = [
+            *row["passages"],
+            *rng.sample([text for text in other_texts if text not in gold_passages], OTHER_PASSAGES),
+        ]
         rng.shuffle(texts)
         excerpts = tuple(excerpt_of(str(number), "", text) for number, text in enumerate(texts))
-        gold = frozenset(number for number, text in enumerate(texts, start=1) if text in own_passages)
+        gold = frozenset(number for number, text in enumerate(texts, start=1) if text in gold_passages)
         kind = "supported" if row["supported"] else "unsupported"
         cases[kind].append(Case(row["question"], row["sentence"], excerpts, gold))
     return cases

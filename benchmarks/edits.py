@@ -199,7 +199,12 @@ def measure(
 def edit_checks(figures: Mapping[str, float | str], sizes: Sequence[int]) -> list[Check]:
     """Checks of the processor seconds per edit, for those sizes that MAX_S lists."""
     return [
-        Check(f"{passages}: {edit}, s", float(figures[f"{passages}: {edit}"]), MAX_S[passages], at_least=False)
+        Check(
+            f"{passages} passages: {edit}, processor seconds",
+            float(figures[f"{passages}: {edit}"]),
+            MAX_S[passages],
+            at_least=False,
+        )
         for passages in sizes
         for edit in ("add", "delete", "add later", "delete later")
         if passages in MAX_S

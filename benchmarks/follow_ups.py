@@ -2,10 +2,10 @@
 
     python -P benchmarks/follow_ups.py --index INDEX [--json]
 
-INDEX is an index of examples/documents. Recall@5 of `hops`, with search queries made without a model,
+INDEX is an index of examples/documents. The benchmark measures Recall@5 of `hops`, with search queries made without a model,
 * for the questions in examples/questions.jsonl: alone, and after one or two questions about different documents;
-* for examples/follow_ups.jsonl: with the query that the rule makes (`carry`), the query of the rule's predecessor (which appends entities of
-  earlier turns in brackets), the question without history, and the standalone question that people wrote. The rule was developed on the dev half.
+* for examples/follow_ups.jsonl: with the query that the rule makes (`with_context`), the query of the rule's predecessor (which appends entities of
+  earlier turns in brackets), the question without history, and the standalone question in the file. The rule was developed on the dev half.
 Earlier answers are given as most clients send them (the answer alone) and in the form used in training.
 """
 
@@ -38,6 +38,7 @@ STEP = 101
 """Distance in the file between a question and the unrelated question asked before it; large, because the file is ordered by kind."""
 ALLOWED_LOSS = 0.01
 Answers = Literal["alone", "form"]
+"""How earlier answers are given: the answer alone, or in the form used in training."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def by_rule(history: Sequence[Message], question: str) -> str:
 
 
 def by_entities(history: Sequence[Message], question: str) -> str:
-    """The query of the rule's predecessor: the question, then in brackets at most six entities of the last six turns that it lacks, the latest first."""
+    """The query of the rule's predecessor: the question, then in brackets up to six entities of the last six turns that it does not name, latest first."""
     known = {entity_key(entity) for entity in find_entities(question)}
     entities: dict[str, str] = {}
     for turn in reversed(history[-6:]):

@@ -21,50 +21,52 @@ SOUP = (
 
 
 def hostile_file(number: int, seed: int = 0, largest: int = MIB) -> tuple[str, bytes]:
-    """Name and bytes of file `number`. The kinds take turns; the first file of each kind has about `largest` bytes, the others a random size above 1 KB."""
+    """Name and bytes of file `number`, at most `largest`. The kinds take turns; the first file of each kind is made for the size `largest`, later ones
+    for a random smaller size. Some kinds, such as bombs, are smaller than the size that they are made for.
+    """
     kinds = [
         *((kind, ".html", make) for kind, make in HTML.items()),
         *((kind, ".pdf", make) for kind, make in PDF.items()),
     ]
     kind, suffix, make = kinds[number % len(kinds)]
-    chance = Random(f"{seed} {number}")
-    size = largest if number < len(kinds) else int(1000 * (largest / 1000) ** chance.random())
-    return f"{number:03}-{kind}{suffix}", make(chance, int(0.8 * size))[:largest]
+    rng = Random(f"{seed} {number}")
+    size = largest if number < len(kinds) else int(1000 * (largest / 1000) ** rng.random())
+    return f"{number:03}-{kind}{suffix}", make(rng, int(0.8 * size))[:largest]
 
 
-def text(chance: Random, size: int) -> str:
+def text(rng: Random, size: int) -> str:
     """Plain words of about `size` characters."""
-    return " ".join(chance.choices(WORDS, k=max(1, size // 6)))
+    return " ".join(rng.choices(WORDS, k=max(1, size // 6)))
 
 
 def repeat(unit: str) -> Make:
-    """Makes a page of one unit repeated, with text at its end."""
-    return lambda chance, size: (unit * (size // len(unit)) + "Deep text.").encode()
+    """A maker of pages: one unit repeated, with text at the end."""
+    return lambda rng, size: (unit * (size // len(unit)) + "Deep text.").encode()
 
 
-def soup(chance: Random, size: int) -> bytes:
+def soup(rng: Random, size: int) -> bytes:
     """Pieces of markup in random order."""
-    return "".join(chance.choices(SOUP, k=size // 4)).encode()
+    return "".join(rng.choices(SOUP, k=size // 4)).encode()
 
 
 def corrupt(make: Make) -> Make:
-    """The file of `make`, with bytes changed at random and sometimes truncated."""
+    """A maker of the files of `make` with random bytes changed, and sometimes truncated."""
 
-    def make_corrupted(chance: Random, size: int) -> bytes:
-        data = bytearray(make(chance, size))
-        for _ in range(max(1, len(data) // chance.choice([100, 1000, 10_000]))):
-            data[chance.randrange(len(data))] = chance.choice(b"<>/[]()& \r\n0189azR")
-        return bytes(data[: chance.choice([len(data), chance.randrange(1, len(data) + 1)])])
+    def make_corrupted(rng: Random, size: int) -> bytes:
+        data = bytearray(make(rng, size))
+        for _ in range(max(1, len(data) // rng.choice([100, 1000, 10_000]))):
+            data[rng.randrange(len(data))] = rng.choice(b"<>/[]()& \r\n0189azR")
+        return bytes(data[: rng.choice([len(data), rng.randrange(1, len(data) + 1)])])
 
     return make_corrupted
 
 
-def sound_page(chance: Random, size: int) -> bytes:
+def sound_page(rng: Random, size: int) -> bytes:
     """An ordinary page."""
     parts = ["<!doctype html><html><head><title>Tides &amp; salt</title><style>p{}</style></head><body><h1>Tides</h1>"]
     while sum(map(len, parts)) < size:
-        rows = "".join(f"<tr><td>{text(chance, 20)}</td><td>{chance.random():.3f}</td></tr>" for _ in range(5))
-        parts.append(f"<div class='a'><p>{text(chance, 400)}<br>{text(chance, 80)}</p><table>{rows}</table></div>")
+        rows = "".join(f"<tr><td>{text(rng, 20)}</td><td>{rng.random():.3f}</td></tr>" for _ in range(5))
+        parts.append(f"<div class='a'><p>{text(rng, 400)}<br>{text(rng, 80)}</p><table>{rows}</table></div>")
     return "".join([*parts, "</body></html>"]).encode()
 
 
@@ -83,10 +85,10 @@ HTML: dict[str, Make] = {
     "titles": repeat("<title>"),
     "entities": repeat("&NotEqualTilde;"),
     "ampersands": repeat("&#x"),
-    "giant-number": lambda chance, size: b"<p>&#" + b"1" * size + b";",
-    "giant-attribute": lambda chance, size: b"<p title='" + b"y" * size + b"'>Deep text.",
-    "many-attributes": lambda chance, size: b"<p " + b"a=b " * (size // 4) + b">Deep text.",
-    "giant-name": lambda chance, size: b"<" + b"a" * size + b">Deep text.",
+    "giant-number": lambda rng, size: b"<p>&#" + b"1" * size + b";",
+    "giant-attribute": lambda rng, size: b"<p title='" + b"y" * size + b"'>Deep text.",
+    "many-attributes": lambda rng, size: b"<p " + b"a=b " * (size // 4) + b">Deep text.",
+    "giant-name": lambda rng, size: b"<" + b"a" * size + b">Deep text.",
     "rows-without-table": repeat("<td>x<tr>"),
     "soup": soup,
     "changed": corrupt(sound_page),
@@ -111,13 +113,13 @@ def pdf(objects: Sequence[bytes], table: bool = True) -> bytes:
     return b"".join(out)
 
 
-def stream(data: bytes, about: bytes = b"") -> bytes:
-    """A stream object."""
-    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), about, data)
+def stream(data: bytes, entries: bytes = b"") -> bytes:
+    """A stream object; `entries` are added to its dictionary."""
+    return b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(data), entries, data)
 
 
 def pages(contents: Sequence[bytes], resources: bytes = b"", more: Sequence[bytes] = (), fonts: bytes = b"") -> bytes:
-    """A PDF of one page for each content stream; `more` objects are numbered from 4 + 2 * pages."""
+    """A PDF of one page for each content stream; `more` objects are numbered from 4 + 2 × the number of pages."""
     count = len(contents)
     kids = b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(count))
     objects = [
@@ -134,27 +136,27 @@ def pages(contents: Sequence[bytes], resources: bytes = b"", more: Sequence[byte
     return pdf([*objects, *more])
 
 
-def lines_of_text(chance: Random, size: int) -> bytes:
+def lines_of_text(rng: Random, size: int) -> bytes:
     """A content stream of lines of words."""
-    shown = (b"(%s) Tj T*" % text(chance, 60).encode() for _ in range(max(1, size // 70)))
+    shown = (b"(%s) Tj T*" % text(rng, 60).encode() for _ in range(max(1, size // 70)))
     return b"BT /F1 12 Tf 14 TL 72 720 Td " + b"\n".join(shown) + b" ET"
 
 
-def sound_pdf(chance: Random, size: int) -> bytes:
+def sound_pdf(rng: Random, size: int) -> bytes:
     """An ordinary PDF: pages of text, compressed."""
-    contents = [zlib.compress(lines_of_text(chance, 3000)) for _ in range(max(1, min(40, size // 1500)))]
+    contents = [zlib.compress(lines_of_text(rng, 3000)) for _ in range(max(1, min(40, size // 1500)))]
     return pages([stream(content, b"/Filter /FlateDecode") for content in contents])
 
 
 def one_page(content: Callable[[Random, int], bytes]) -> Make:
-    """A PDF of one page whose content stream is not compressed."""
-    return lambda chance, size: pages([stream(content(chance, size))])
+    """A maker of PDFs of one page whose content stream is not compressed."""
+    return lambda rng, size: pages([stream(content(rng, size))])
 
 
 def bomb(content: bytes, times: int) -> Make:
-    """A PDF of one page whose compressed stream repeats `content`, about 0.8 × `times` MB of it in the largest file."""
+    """A maker of PDFs of one page whose compressed stream repeats `content`, about 0.8 × `times` MB of it in the largest file."""
 
-    def make(chance: Random, size: int) -> bytes:
+    def make(rng: Random, size: int) -> bytes:
         packer = zlib.compressobj(9)
         megabyte = content * (MIB // len(content))
         packed = b"".join([*(packer.compress(megabyte) for _ in range(1 + times * size // MIB)), packer.flush()])
@@ -163,7 +165,7 @@ def bomb(content: bytes, times: int) -> Make:
     return make
 
 
-def thrice_packed(chance: Random, size: int) -> bytes:
+def thrice_packed(rng: Random, size: int) -> bytes:
     """A stream that was compressed three times."""
     packed = b" " * (75 * size)
     for _ in range(3):
@@ -171,7 +173,7 @@ def thrice_packed(chance: Random, size: int) -> bytes:
     return pages([stream(packed, b"/Filter [/FlateDecode /FlateDecode /FlateDecode]")])
 
 
-def circular_pages(chance: Random, size: int) -> bytes:
+def circular_pages(rng: Random, size: int) -> bytes:
     """A page tree that contains itself, many times."""
     kids = b"2 0 R 3 0 R " * (size // 12)
     return pdf(
@@ -183,31 +185,31 @@ def circular_pages(chance: Random, size: int) -> bytes:
     )
 
 
-def deep_pages(chance: Random, size: int) -> bytes:
+def deep_pages(rng: Random, size: int) -> bytes:
     """A page tree with one branch, as deep as the size allows."""
     depth = max(2, size // 90)
     inner = [b"<< /Type /Pages /Kids [%d 0 R] /Parent %d 0 R /Count 1 >>" % (n + 3, n + 1) for n in range(depth)]
     return pdf([b"<< /Type /Catalog /Pages 2 0 R >>", *inner, b"<< /Type /Page /Parent %d 0 R >>" % (depth + 1)])
 
 
-def shared_kids(chance: Random, size: int) -> bytes:
+def shared_kids(rng: Random, size: int) -> bytes:
     """A page tree in which each level contains the next one ten times: 10 ** 9 pages."""
     inner = [b"<< /Type /Pages /Kids [%s] /Count 10 >>" % (b"%d 0 R " % (n + 3) * 10) for n in range(9)]
     return pdf([b"<< /Type /Catalog /Pages 2 0 R >>", *inner, b"<< /Type /Page /MediaBox [0 0 9 9] >>"])
 
 
 def forms(depth: int, width: int) -> Make:
-    """Form XObjects, each of which draws the next one `width` times; the last one draws the first."""
+    """A maker of PDFs with form XObjects, each of which draws the next one `width` times; the last one draws the first."""
 
-    def make(chance: Random, size: int) -> bytes:
-        about = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X %d 0 R >> >>"
-        objects = [stream(b"/X Do " * width, about % (6 + (n + 1) % depth)) for n in range(depth)]
+    def make(rng: Random, size: int) -> bytes:
+        entries = b"/Type /XObject /Subtype /Form /BBox [0 0 9 9] /Resources << /XObject << /X %d 0 R >> >>"
+        objects = [stream(b"/X Do " * width, entries % (6 + (n + 1) % depth)) for n in range(depth)]
         return pages([stream(b"/X Do " * width)], b"/XObject << /X 6 0 R >>", objects)
 
     return make
 
 
-def wide_cmap(chance: Random, size: int) -> bytes:
+def wide_cmap(rng: Random, size: int) -> bytes:
     """A font whose map to Unicode consists of ranges over all codes."""
     ranges = b"<0000> <ffff> <0000>\n" * (size // 21)
     cmap = stream(b"1 begincodespacerange <0000> <ffff> endcodespacerange 1 beginbfrange\n" + ranges + b"endbfrange")
@@ -216,13 +218,13 @@ def wide_cmap(chance: Random, size: int) -> bytes:
     return pages([content], more=[font, cmap], fonts=b"/F2 6 0 R")
 
 
-def many_objects(chance: Random, size: int) -> bytes:
+def many_objects(rng: Random, size: int) -> bytes:
     """Objects without a cross-reference table."""
     objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"<< /Type /Pages /Kids [] /Count 0 >>"]
     return pdf([*objects, *([b"1"] * (size // 22))], table=False)
 
 
-def circular_tables(chance: Random, size: int) -> bytes:
+def circular_tables(rng: Random, size: int) -> bytes:
     """Cross-reference tables that name each other as the previous one."""
     head = b"%PDF-1.7\n1 0 obj << /Type /Catalog /Pages 1 0 R >> endobj\n"
     table = b"xref\n0 1\n0000000000 65535 f \ntrailer << /Size 2 /Root 1 0 R /Prev %d >>\n"
@@ -233,7 +235,7 @@ def circular_tables(chance: Random, size: int) -> bytes:
     return head + tables + b"startxref\n%d\n%%%%EOF\n" % offsets[0]
 
 
-def long_table(chance: Random, size: int) -> bytes:
+def long_table(rng: Random, size: int) -> bytes:
     """A cross-reference table that claims two billion rows."""
     return (
         b"%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj\nxref\n0 2000000000\n"
@@ -242,11 +244,11 @@ def long_table(chance: Random, size: int) -> bytes:
     )
 
 
-def circular_streams(chance: Random, size: int) -> bytes:
+def circular_streams(rng: Random, size: int) -> bytes:
     """An object stream that contains itself, and a stream whose length is given by the stream itself."""
-    about = b"/Type /ObjStm /N 100000 /First 10 /Extends 3 0 R"
+    entries = b"/Type /ObjStm /N 100000 /First 10 /Extends 3 0 R"
     return pages(
-        [b"<< /Length 5 0 R >>\nstream\n%s\nendstream" % (b"x" * size)], more=[stream(b"6 0 6 0 " * 100, about)]
+        [b"<< /Length 5 0 R >>\nstream\n%s\nendstream" % (b"x" * size)], more=[stream(b"6 0 6 0 " * 100, entries)]
     )
 
 
@@ -268,19 +270,19 @@ PDF: dict[str, Make] = {
     "circular-tables": circular_tables,
     "long-table": long_table,
     "circular-streams": circular_streams,
-    "deep-array": lambda chance, size: pdf([b"<< /Pages 2 0 R >>", b"[" * size]),
-    "deep-dictionary": lambda chance, size: pdf([b"<< /Pages 2 0 R >>", b"<</Kids" * (size // 7)]),
-    "deep-states": one_page(lambda chance, size: b"q " * (size // 2)),
-    "inline-image": one_page(lambda chance, size: b"BI /W 9 /H 9 ID " + b"E " * (size // 2)),
-    "strings-without-end": one_page(lambda chance, size: b"BT (" * (size // 4)),
-    "length-too-long": lambda chance, size: pages(
-        [b"<< /Length 2000000000 >>\nstream\n" + lines_of_text(chance, size) + b"\nendstream"]
+    "deep-array": lambda rng, size: pdf([b"<< /Pages 2 0 R >>", b"[" * size]),
+    "deep-dictionary": lambda rng, size: pdf([b"<< /Pages 2 0 R >>", b"<</Kids" * (size // 7)]),
+    "deep-states": one_page(lambda rng, size: b"q " * (size // 2)),
+    "inline-image": one_page(lambda rng, size: b"BI /W 9 /H 9 ID " + b"E " * (size // 2)),
+    "strings-without-end": one_page(lambda rng, size: b"BT (" * (size // 4)),
+    "length-too-long": lambda rng, size: pages(
+        [b"<< /Length 2000000000 >>\nstream\n" + lines_of_text(rng, size) + b"\nendstream"]
     ),
-    "broken-stream": lambda chance, size: pages([stream(chance.randbytes(size), b"/Filter /FlateDecode")]),
-    "broken-85": lambda chance, size: pages([stream(b"z" * size, b"/Filter [/ASCII85Decode /LZWDecode]")]),
-    "run-lengths": lambda chance, size: pages([stream(b"\x81 " * (size // 2), b"/Filter /RunLengthDecode")]),
-    "comments": lambda chance, size: b"%PDF-1.7\n" + b"%\r" * (size // 2),
-    "nothing": lambda chance, size: b"%PDF-1.7\n" + b" " * size + b"startxref\n0\n%%EOF",
+    "broken-stream": lambda rng, size: pages([stream(rng.randbytes(size), b"/Filter /FlateDecode")]),
+    "broken-85": lambda rng, size: pages([stream(b"z" * size, b"/Filter [/ASCII85Decode /LZWDecode]")]),
+    "run-lengths": lambda rng, size: pages([stream(b"\x81 " * (size // 2), b"/Filter /RunLengthDecode")]),
+    "comments": lambda rng, size: b"%PDF-1.7\n" + b"%\r" * (size // 2),
+    "nothing": lambda rng, size: b"%PDF-1.7\n" + b" " * size + b"startxref\n0\n%%EOF",
     "changed": corrupt(sound_pdf),
 }
 

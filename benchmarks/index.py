@@ -1,7 +1,7 @@
 """Building an index: time outside the encoder, the cost of one more document, and whether deleting it leaves no trace.
 
-Run: python -P benchmarks/index.py [--corpus FILE.jsonl] [--passages 10000] [--json]. --passages is the number of
-documents; without --corpus, they are invented, with one passage each.
+Run: python -P benchmarks/index.py [--corpus FILE.jsonl] [--passages 10000] [--json]. --passages is the maximum
+number of documents; without --corpus, the documents are invented, with one passage each.
 """
 
 import random

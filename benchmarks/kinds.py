@@ -1,4 +1,4 @@
-"""The default mode on corpora of many kinds: is its Recall@5 ever lower than that of the best simple mode, or its own without the trained hop?
+"""The default mode on corpora of many kinds: is its Recall@5 ever lower than that of the best simple mode, or than its own without the trained hop?
 
 Run: python -P benchmarks/kinds.py --data FOLDER_OF_SETS [--kinds untitled emails …] [--questions 300] [--encoder minilm] [--folder FOLDER] [--json].
 Each kind is made from a public set (see SETS); its questions keep their wording. An index is built for each kind; later runs reuse the indexes in --folder.
@@ -123,16 +123,16 @@ def tables(folder: Path) -> Corpus:
 def explanations(folder: Path) -> Corpus:
     """Explanations of medical answers; a question's own explanation is gold."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl") if row.get("reasoning")]
-    return Corpus([Document(row["id"], "", row["reasoning"]) for row in rows], own_questions(rows))
+    return Corpus([Document(row["id"], "", row["reasoning"]) for row in rows], questions_of(rows))
 
 
 def abstracts(folder: Path) -> Corpus:
     """Abstracts without titles; a question's own abstract is gold."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl")]
-    return Corpus([Document(row["id"], "", "\n\n".join(row["context"])) for row in rows], own_questions(rows))
+    return Corpus([Document(row["id"], "", "\n\n".join(row["context"])) for row in rows], questions_of(rows))
 
 
-def own_questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
+def questions_of(rows: Sequence[dict[str, Any]]) -> list[Question]:
     """Each row's question, whose gold document has the row's id."""
     return [Question(row["id"], row["question"], (), (row["id"],)) for row in rows]
 

@@ -79,7 +79,7 @@ def measure(tasks: Sequence[Task], model: MeteredModel, shown: int) -> Iterator[
         yield f"{name}: seconds", (cost.seconds - before.seconds) / count
         for number, result in enumerate(results[:shown]):
             yield f"{name} {number + 1}, model", result if result is not None else "no usable result"
-            yield f"{name} {number + 1}, without", by_rules(number)
+            yield f"{name} {number + 1}, without a model", by_rules(number)
 
 
 def tasks_of(index: Index, model: LanguageModel, items: int, shown: int) -> list[Task]:

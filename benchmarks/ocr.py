@@ -36,7 +36,7 @@ def main() -> int:
 
 
 def measure(count: int) -> dict[str, float | str]:
-    """Processor seconds per page, and the share of the distinct words of a page that are recovered."""
+    """Processor seconds per page, peak memory, and the share of the distinct words of a page that are recovered."""
     texts = (file.read_text(encoding="utf-8") for file in sorted((ROOT / "examples" / "documents").glob("*.md")))
     words = " ".join(texts).replace("#", "").split()
     pages = [words[start : start + WORDS] for start in range(0, count * WORDS, WORDS)]
@@ -51,7 +51,7 @@ def measure(count: int) -> dict[str, float | str]:
         "pages": count,
         "processor s per page": median(page_s),
         "longest page, processor s": max(page_s),
-        "peak of a program, MiB": peak_mb,
+        "peak memory of one process, MiB": peak_mb,
         "share of words recovered": recovered / expected,
     }
 

@@ -1,7 +1,7 @@
-"""The cost of loading the page of `modegraph serve`: requests and bytes until it is usable, the same on a second visit, and the time to the first answer.
+"""The cost of loading the page of `modegraph serve`: requests and bytes until it is usable, what a second visit loads, and the time to the first answer.
 
 Run: python -P benchmarks/page.py [--index FOLDER] [--json]. The engine is the stub of benchmarks/stub_engine.py, which sends a token every 20 ms
-(leave MODEGRAPH_VLLM_PYTHON unset). Requests and bytes are counted by following the files' references; times are measured by playwright in
+(leave MODEGRAPH_VLLM_PYTHON unset). Requests and bytes are counted by following the files' references; times are measured with Playwright in
 Chromium, if Chromium is found (at MODEGRAPH_CHROMIUM or on PATH).
 """
 
@@ -38,7 +38,7 @@ READY = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
 
 def main() -> int:
     parser = new_parser(__doc__)
-    parser.add_argument("--index", type=Path, help="index to serve; by default one of examples/ is made")
+    parser.add_argument("--index", type=Path, help="index to serve; by default, one is made from examples/")
     options = parser.parse_args()
     with TemporaryDirectory(prefix="modegraph-bench-") as scratch:
         index = options.index or example_index(Path(scratch) / "index")
@@ -94,14 +94,14 @@ def files_of(url: str) -> dict[str, float | str]:
 
 
 def assets(address: str, text: str) -> Iterator[str]:
-    """The addresses that a file loads."""
+    """The addresses of the files that a page or a JavaScript module loads; none for any other file."""
     if address.endswith((".js", "/")):
         for from_page, from_module in ASSET.findall(text):
             yield urljoin(address, from_page or from_module)
 
 
 async def in_chromium(url: str) -> dict[str, float | str]:
-    """Medians over visits with empty caches: paint, readiness, the first word of an answer and its end."""
+    """Medians over VISITS visits, each with an empty cache: the figures of `visit`, and the browser's version."""
     from playwright.async_api import async_playwright
 
     visits: list[dict[str, float]] = []
@@ -117,7 +117,7 @@ async def in_chromium(url: str) -> dict[str, float | str]:
 
 
 async def visit(browser: Any, url: str) -> dict[str, float]:
-    """One visit, in milliseconds: a question is typed and sent as soon as the page accepts one."""
+    """The number of requests and the times (in milliseconds) of one visit: a question is typed and sent as soon as the page accepts one."""
     context = await browser.new_context()
     page = await context.new_page()
     requests: list[str] = []

@@ -4,7 +4,7 @@
     python -P benchmarks/page_tasks.py --screenshots FOLDER      # also saves six screenshots of the page, as PNG
 
 `modegraph serve NEW --writable --model …` runs in a separate process; headless Chromium shows its page, and files in examples/handbook are dropped on
-it. A step is one action of the person: a drop, a click, a line of typing, a key. Seconds include the server's work, but not a person's time.
+it. A step is one action of the person: a drop, a click, a line of typing, a key. Seconds include the server's work, but not the time that a person takes.
 """
 
 import sys
@@ -92,8 +92,8 @@ def main() -> int:
         options.screenshots.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix="modegraph-tasks-") as scratch,
-        served(Path(scratch) / "new", options.model) as (url, start_s),
-        visiting(url) as page,
+        serve_new_index(Path(scratch) / "new", options.model) as (url, start_s),
+        open_page(url) as page,
     ):
         person = Person(page, options.screenshots)
         run_tasks(person, Path(scratch))
@@ -150,7 +150,7 @@ def run_tasks(person: Person, folder: Path) -> None:
 
 
 @contextmanager
-def served(index: Path, model: str) -> Iterator[tuple[str, float]]:
+def serve_new_index(index: Path, model: str) -> Iterator[tuple[str, float]]:
     """Run `modegraph serve` on a new index; yields its address and the seconds until it was ready."""
     started = time.perf_counter()
     with serving(index, "--writable", "--model", model) as (url, _):
@@ -158,8 +158,8 @@ def served(index: Path, model: str) -> Iterator[tuple[str, float]]:
 
 
 @contextmanager
-def visiting(url: str) -> Iterator[Page]:
-    """The page in Chromium."""
+def open_page(url: str) -> Iterator[Page]:
+    """The page at `url` in headless Chromium, when it has loaded."""
     with sync_playwright() as started:
         browser: Any = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1100, "height": 720})

@@ -1,8 +1,9 @@
-"""Does the response time of a refusal reveal that a resource exists? Foreign resources, which the key may not read, against absent ones.
+"""Does the response time of a refusal reveal that a resource exists? Compares foreign resources, which the key may not read, with absent ones.
 
 Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign resource and two absent ones in random order
-over one connection. For each request, in processor time of the server and in wall-clock time (µs): the time for an absent resource, and the median
-difference within rounds with its 95 % interval; "noise", the difference between the two absent ones, is the error of the measurement.
+over one connection. For each request, the report has the time for an absent resource and the median difference within rounds with its 95 %
+interval, both in processor time of the server and in wall-clock time (µs). "noise", the difference between the two absent resources, shows the
+error of the measurement.
 """
 
 import json
@@ -33,18 +34,19 @@ from serve.engines.child import free_port
 from serve.http.keys import change_keys, make_key
 
 WARM_ROUNDS = 20
-LARGEST_SHARE = 0.02
-"""Largest allowed difference in processor time between the refusals of a foreign and of an absent resource, as a share of the refusal's time. The check
-uses the smallest absolute difference within the 95 % interval."""
+MAX_DIFFERENCE_SHARE = 0.02
+"""Largest allowed difference in processor time between the refusals of a foreign and of an absent resource, as a share of the time for the absent one.
+The check fails only if every difference in the 95 % interval is larger."""
 OTHER_KEY, OTHER_READER = "others", "reader-0001"
 MCP = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
-NAMES = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
-"""Collections: one that exists but that the key may not read, two that do not exist."""
+COLLECTIONS = {"foreign": "secret", "absent": "zzzzzz", "other": "yyyyyy"}
+"""One collection that exists but that the key may not read, and two that do not exist."""
 SOURCES = {"foreign": "ferry-lantern.md", "absent": "ferry-lanterx.md", "other": "ferry-lantery.md"}
-"""Documents of the key's own collection: one that its condition hides, two that do not exist."""
+"""Documents of the collection that the key may read: one that the key's condition hides, and two that do not exist."""
 READERS = {"foreign": OTHER_READER, "absent": "reader-0002", "other": "reader-0003"}
-"""Users in feedback: one with feedback under other keys, two without any."""
-OWNERS = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
+"""Names of users: one whose feedback was sent with other keys, and two without feedback."""
+READERS_OF_OTHER_KEY = {kind: f"{OTHER_KEY}/{name}" for kind, name in READERS.items()}
+"""The same users of another key, as KEY/USER."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,15 @@ def requests_naming(passages: Mapping[str, str]) -> dict[str, Request]:
     node = "/v1/graph/neighbourhood?id={}&kind="
     chat = json.dumps({"model": "stub@{}", "messages": [{"role": "user", "content": "Who?"}]})
     return {
-        "collection, search": Request("collection", "POST", "/v1/retrieve?collection={}", NAMES, query),
-        "collection, documents": Request("collection", "GET", "/v1/documents?collection={}", NAMES),
-        "collection, chat": Request("collection", "POST", "/v1/chat/completions", NAMES, chat),
-        "collection, feedback": Request("collection", "GET", "/v1/feedback/reader-0002?collection={}", NAMES),
+        "collection, search": Request("collection", "POST", "/v1/retrieve?collection={}", COLLECTIONS, query),
+        "collection, documents": Request("collection", "GET", "/v1/documents?collection={}", COLLECTIONS),
+        "collection, chat": Request("collection", "POST", "/v1/chat/completions", COLLECTIONS, chat),
+        "collection, feedback": Request("collection", "GET", "/v1/feedback/reader-0002?collection={}", COLLECTIONS),
         "collection, MCP": Request(
-            "collection", "POST", "/mcp", NAMES, tool("search", query="Who?", collection="{}"), 200
+            "collection", "POST", "/mcp", COLLECTIONS, tool("search", query="Who?", collection="{}"), 200
         ),
-        "vector store": Request("collection", "GET", "/v1/vector_stores/{}", NAMES),
-        "vector store, search": Request("collection", "POST", "/v1/vector_stores/{}/search", NAMES, query),
+        "vector store": Request("collection", "GET", "/v1/vector_stores/{}", COLLECTIONS),
+        "vector store, search": Request("collection", "POST", "/v1/vector_stores/{}/search", COLLECTIONS, query),
         "document": Request("label", "GET", "/v1/documents/{}", SOURCES),
         "document, neighbourhood": Request("label", "GET", f"{node}document", SOURCES),
         "document, MCP": Request("label", "POST", "/mcp", SOURCES, tool("fetch", id="{}"), 200),
@@ -93,7 +95,7 @@ def requests_naming(passages: Mapping[str, str]) -> dict[str, Request]:
         "passage, neighbourhood": Request("label", "GET", f"{node}passage", passages),
         "passage, MCP": Request("label", "POST", "/mcp", passages, tool("fetch", id="{}"), 200),
         "feedback": Request("label", "GET", "/v1/feedback/{}", READERS, status=200),
-        "feedback of a key": Request("label", "GET", "/v1/feedback/{}", OWNERS, status=200),
+        "feedback of a key": Request("label", "GET", "/v1/feedback/{}", READERS_OF_OTHER_KEY, status=200),
         "feedback, deleting": Request("label", "DELETE", "/v1/feedback/{}", READERS, status=200),
     }
 
@@ -113,33 +115,43 @@ def measure(scratch: Path, rounds: int, rng: Random) -> tuple[dict[str, float | 
     example_index(scratch / "public")
     shutil.copytree(scratch / "public", scratch / "secret")
     keys = write_keys(scratch / "keys.json")
-    requests = requests_naming(passages_in(scratch / "public", rng))
+    requests = requests_naming(passage_ids_in(scratch / "public", rng))
     figures: dict[str, float | str] = {}
     checks = []
     # No refusal calls the model, so no model server has to run.
     model = f"openai:stub@http://127.0.0.1:{free_port()}/v1"
-    words = (scratch / "public", scratch / "secret", "--feedback", "--model", model, "--keys", scratch / "keys.json")
+    arguments = (
+        scratch / "public",
+        scratch / "secret",
+        "--feedback",
+        "--model",
+        model,
+        "--keys",
+        scratch / "keys.json",
+    )
     with (
-        sink() as collector,
-        serving(*words, "--otlp-endpoint", collector, ready="/health") as (url, process),
+        discarding_collector() as collector,
+        serving(*arguments, "--otlp-endpoint", collector, ready="/health") as (url, process),
         httpx2.Client(base_url=url, trust_env=False, timeout=60) as client,
     ):
         for key in ("collection", OTHER_KEY):
-            leave_feedback(client, keys[key])
+            send_feedback(client, keys[key])
         for name, request in requests.items():
             times = times_us(client, request, keys[request.key], rounds, rng, lambda: processor_s(process.pid))
             for clock, (absent, foreign, other) in times.items():
                 figures[f"{name}, {clock}: absent, µs"] = median(absent)
-                figures[f"{name}, {clock}: foreign minus absent, µs"] = with_interval(gaps(foreign, absent))
-                figures[f"{name}, {clock}: noise, µs"] = with_interval(gaps(other, absent))
+                figures[f"{name}, {clock}: foreign minus absent, µs"] = with_interval(
+                    sorted_differences(foreign, absent)
+                )
+                figures[f"{name}, {clock}: noise, µs"] = with_interval(sorted_differences(other, absent))
             absent, foreign, _ = times["processor"]
-            low, high = interval(gaps(foreign, absent))
-            certain = max(0.0, low, -high) / median(absent)
+            low, high = interval(sorted_differences(foreign, absent))
+            smallest_difference = max(0.0, low, -high) / median(absent)
             checks.append(
                 Check(
                     f"{name}: smallest difference in the interval, share of the refusal's time",
-                    certain,
-                    LARGEST_SHARE,
+                    smallest_difference,
+                    MAX_DIFFERENCE_SHARE,
                     at_least=False,
                 )
             )
@@ -176,15 +188,15 @@ def processor_s(pid: int) -> float:
     return time.clock_gettime((~pid << 3) | 2)
 
 
-def gaps(ones: Sequence[float], others: Sequence[float]) -> list[float]:
+def sorted_differences(ones: Sequence[float], others: Sequence[float]) -> list[float]:
     """The differences within rounds, sorted."""
     return sorted(one - other for one, other in zip(ones, others, strict=True))
 
 
-def with_interval(sorted_gaps: Sequence[float]) -> str:
-    """The median of differences and its 95 % interval."""
-    low, high = interval(sorted_gaps)
-    return f"{median(sorted_gaps):.1f} ({low:.1f} to {high:.1f})"
+def with_interval(differences: Sequence[float]) -> str:
+    """The median of sorted differences and its 95 % interval, as text."""
+    low, high = interval(differences)
+    return f"{median(differences):.1f} ({low:.1f} to {high:.1f})"
 
 
 def interval(sorted_values: Sequence[float]) -> tuple[float, float]:
@@ -208,23 +220,23 @@ def write_keys(file: Path) -> dict[str, str]:
     return {name: text for name, (_, text) in keys_by_name.items()}
 
 
-def passages_in(folder: Path, rng: Random) -> dict[str, str]:
+def passage_ids_in(folder: Path, rng: Random) -> dict[str, str]:
     """The id of a passage that is hidden from the key `label`, and two ids that no passage has."""
     foreign = open_index(folder).passages_of(SOURCES["foreign"])[0].id
     absent, other = ("".join(rng.choices("0123456789abcdef", k=len(foreign))) for _ in range(2))
     return {"foreign": foreign, "absent": absent, "other": other}
 
 
-def leave_feedback(client: httpx2.Client, key: str) -> None:
-    """Send feedback as the user OTHER_READER with a key."""
+def send_feedback(client: httpx2.Client, key: str) -> None:
+    """Send feedback of the user OTHER_READER with `key`."""
     vote = {"kind": "vote", "user": OTHER_READER, "consent": True, "question": "Who?", "rating": "up"}
     vote["answer"] = {"model": "stub", "text": "so"}
     client.post("/v1/feedback", json=vote, headers={"Authorization": f"Bearer {key}"}).raise_for_status()
 
 
 @contextmanager
-def sink() -> Iterator[str]:
-    """Run a collector that discards spans; yields its address."""
+def discarding_collector() -> Iterator[str]:
+    """Run an OpenTelemetry collector that discards all spans; yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

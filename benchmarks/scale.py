@@ -1,8 +1,8 @@
 """An index at several sizes: seconds of a build by step, peak memory, the cost of an edit and of a query.
 
-Run: python -P benchmarks/scale.py [--sizes 10000 100000] [--set vectors=float16]… [--json]. Documents and encoder are those of edits.py:
-one passage and four propositions each. Each size runs in a separate process. Builds and edits are in processor seconds without the encoder, queries
-in processor and wall-clock time; the time until a server's answers reflect an edit is wall-clock time.
+Run: python -P benchmarks/scale.py [--sizes 10000 100000] [--set vectors=float16]… [--json]. Documents and encoder are those of edits.py;
+each document has one passage and four propositions. Each size runs in a separate process. Builds and edits are in processor seconds without the
+encoder, queries in processor and wall-clock time; the time until a server's answers reflect an edit is wall-clock time.
 """
 
 import argparse

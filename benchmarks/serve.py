@@ -46,8 +46,8 @@ RETRIEVAL = "modegraph_retrieval_seconds"
 PAUSE_S = 1.5
 """Pause before requests whose first token is timed, so that the engine is idle: vLLM's worker polls for more work for a second, on a
 core that the next request would need."""
-SETTLED = 0.2
-"""Share of a soak after which memory is measured for the first time, because caches are full by then."""
+BASELINE_AFTER = 0.2
+"""The share of a soak after which the first measurement of memory is the baseline of its growth, because caches are full by then."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def main() -> int:
 
 
 async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, float | str], list[Check]]:
-    """All figures and their checks."""
+    """The figures and the checks of this benchmark."""
     texts = [question.text for question in read_questions(options.questions)][: options.queries]
     prompts = prompts_of(index, texts)
     async with engine(options.model, scratch) as bare, server(index, bare) as (ours, _):
@@ -87,6 +87,7 @@ async def measure(index: Path, options: Any, scratch: Path) -> tuple[dict[str, f
         bare_bodies = [{"messages": prompt} for prompt in prompts]
         our_bodies = [{"messages": [{"role": "user", "content": text}]} for text in texts]
         await run_all(bare, bare_bodies[:CONCURRENT])
+        # The order alternates from pair to pair, so that caches favour neither.
         pairs = [
             await first_tokens_s(bare, bare_body, ours, our_body, ours_first=bool(number % 2))
             for number, (bare_body, our_body) in enumerate(zip(bare_bodies, our_bodies, strict=True))
@@ -144,19 +145,19 @@ async def soak(
 
         await asyncio.gather(watch(), *(load(number) for number in range(CONCURRENT)))
         swaps = metric(ours, 'modegraph_index_swaps_total{outcome="done"}')
-    settled = sizes[int(SETTLED * len(sizes))]
+    baseline = sizes[int(BASELINE_AFTER * len(sizes))]
     figures: dict[str, float | str] = {"soak: requests": requests, "soak: index swaps": swaps}
-    figures |= {"soak: memory at first, MiB": settled, "soak: memory at the end, MiB": sizes[-1]}
+    figures |= {"soak: memory at first, MiB": baseline, "soak: memory at the end, MiB": sizes[-1]}
     figures |= {f"soak: {problem}": count for problem, count in failed.items()}
     return figures, [
         Check("soak: failed requests", failed.total(), 0, at_least=False),
-        Check("soak: memory at the end over that at first", sizes[-1] / settled, MAX_GROWTH, at_least=False),
+        Check("soak: memory at the end relative to that at first", sizes[-1] / baseline, MAX_GROWTH, at_least=False),
         Check("soak: index swaps", swaps, 3, at_least=True),
     ]
 
 
 def prompts_of(index: Path, questions: Sequence[str]) -> list[list[dict[str, str]]]:
-    """The messages that the server sends to the model for each question if `auto` chooses `hops`; for a broad question it chooses `hierarchy` instead."""
+    """The messages that the server sends to the model for each question if `auto` chooses `hops` (for a broad question, `auto` chooses `hierarchy`)."""
     opened, settings = open_index(index), RetrieveSettings.model_validate({"mode": "hops", "top_k": K})
     contexts = [build_context(retrieve(opened, question, settings), K) for question in questions]
     return [
@@ -173,7 +174,7 @@ def varied(bodies: Sequence[dict[str, Any]], turn: int) -> list[dict[str, Any]]:
 
 
 def request_body(target: Engine, body: dict[str, Any], stream: bool) -> dict[str, Any]:
-    """A request of the benchmark: greedy, and always the same number of tokens unless the body sets another."""
+    """A request of the benchmark: greedy, and always the same number of tokens unless the body sets another number."""
     fields = {"temperature": 0, "max_tokens": ANSWER_TOKENS, "ignore_eos": True, "stream": stream}
     return {"model": target.model, **fields, **body}
 
@@ -192,7 +193,7 @@ def client_of(target: Engine) -> httpx2.AsyncClient:
 async def first_tokens_s(
     bare: Engine, bare_body: dict[str, Any], ours: Engine, our_body: dict[str, Any], ours_first: bool
 ) -> tuple[float, float]:
-    """`first_token_s` of the bare engine and of ours; the order alternates from pair to pair, so that caches favour neither."""
+    """`first_token_s` of the bare engine and of modegraph's server, `ours`, which is measured first if `ours_first`."""
     if ours_first:
         with_retrieval = await first_token_s(ours, our_body)
         return await first_token_s(bare, bare_body), with_retrieval
@@ -283,7 +284,10 @@ def serving(
 
 @contextmanager
 def running(words: Sequence[str], key: str = "none", ready: str = "") -> Iterator["subprocess.Popen[bytes]"]:
-    """Run one of our scripts or modules as a process, wait until the address `ready` answers, and end it afterwards; its standard error is discarded."""
+    """Run one of our scripts or modules as a process, wait until the address `ready` (if given) answers, and end it afterwards.
+
+    The standard error of the process is discarded.
+    """
     command = [sys.executable, "-P", *words]
     process = subprocess.Popen(command, env={**os.environ, "OPENAI_API_KEY": key}, stderr=subprocess.DEVNULL)
     try:

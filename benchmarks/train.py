@@ -3,11 +3,11 @@
 Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts of 1,024
 random ids with responses of 64, random weights; reference log-probabilities are precomputed for every variant. Each variant
 runs in a separate process: "trl" is DPOTrainer unchanged, "trl-completion" the same with logits only at the completions,
-as in train/run/loop.py and by TRL's default on CUDA; "plain-8" has one sequence per response; the packed variants hold each prompt once. The variants of a
-comparison take their steps in turn, so that a slow phase of the machine slows all. A step is forward, backward, clipping and
+as train/run/loop.py sets it and as TRL does on CUDA by default; "plain-8" has one sequence per response; the packed variants hold each prompt
+once. The variants of a comparison take their steps in turn, so that a slow phase of the machine slows all. A step is forward, backward, clipping and
 fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. The gain of a shared prefix is limited by
-what is not shared: the head runs at every response position in each variant ("trl" on a CPU: at all positions), so in the small model its share of
-the weights is between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
+what is not shared: the head runs at every response position in each variant ("trl" on a CPU: at all positions), so the small model is built so that the
+head's share of its weights lies between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
 """
 
 import argparse
@@ -58,7 +58,7 @@ def new_model(size: str, attention: str = "sdpa") -> LlamaForCausalLM | Qwen2For
 
 
 def random_groups(prompts: int, responses: int, vocabulary: int) -> list[TokenizedGroup]:
-    """Groups of random ids of at least 3; every response ends with the end token, 2."""
+    """Groups of random token ids, all of them at least 3, except that every response ends with the end token, 2."""
     rng = torch.Generator().manual_seed(0)
 
     def ids(count: int) -> tuple[int, ...]:
@@ -208,8 +208,8 @@ def main() -> int:
     checks = [
         Check("pairs: packed, faster than TRL's DPOTrainer (×)", trl["seconds"] / packed["seconds"], 2.5, True),
         Check("8 responses: packed, faster than plain (×)", plain_8["seconds"] / packed_8["seconds"], 4.5, True),
-        Check("pairs: largest gap of losses", largest_gap(trl, packed), allowed, False),
-        Check("8 responses: largest gap of losses", largest_gap(plain_8, packed_8), allowed, False),
+        Check("pairs: largest gap between losses", largest_gap(trl, packed), allowed, False),
+        Check("8 responses: largest gap between losses", largest_gap(plain_8, packed_8), allowed, False),
         Check("pairs: peak memory against DPOTrainer's", packed["peak_mib"] / trl["peak_mib"], 1.0, False),
     ]
     return print_report("train", figures, checks, arguments.json)

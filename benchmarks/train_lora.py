@@ -1,9 +1,9 @@
 """Training a real small model as the commands do: pairs per second and peak memory, against TRL's DPOTrainer on the same rows.
 
-Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 tokens and
-responses of 60 to 80 from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
+Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 and
+responses of 60 to 80 tokens, made from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
 on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` on 8
-responses per prompt. Variants that are compared run in separate processes and take their steps in turn; the first step does not count. Rates are per
+responses per prompt. Variants that are compared run in separate processes and take their steps in turn; the first step is not counted. Rates are per
 processor second, which other work on the machine does not affect; wall-clock rates are also reported.
 """
 
@@ -150,7 +150,7 @@ def figures_of(variant: str, measurement: Measurement) -> dict[str, float]:
     prompts = PROMPTS[8 if variant.endswith("8") else 2]
     return {
         f"{variant}: prompts per processor second": prompts / measurement["processor_seconds"],
-        f"{variant}: prompts per clock second": prompts / measurement["seconds"],
+        f"{variant}: prompts per wall-clock second": prompts / measurement["seconds"],
         f"{variant}: peak MiB": measurement["peak_mib"],
         f"{variant}: last loss": measurement["losses"][-1],
     }
@@ -175,18 +175,21 @@ def main() -> int:
     def faster(slow: str, quick: str) -> float:
         return variants[slow]["processor_seconds"] / variants[quick]["processor_seconds"]
 
-    # Gap between losses if each sum of log-probabilities deviates by HALF_PRECISION_TRIAL_NATS.
+    # The largest gap between losses if each sum of log-probabilities deviates by HALF_PRECISION_TRIAL_NATS.
     allowed = 2 * BETA * HALF_PRECISION_TRIAL_NATS
     checks = [
         Check("pairs: packed, faster than TRL's DPOTrainer (×)", faster("trl", "packed-2"), 1.3, True),
-        Check("pairs: plain against DPOTrainer (×)", faster("trl", "plain-2"), 0.9, True),
+        Check("pairs: plain, speed relative to TRL's DPOTrainer (×)", faster("trl", "plain-2"), 0.9, True),
         Check("8 responses: packed, faster than plain (×)", faster("plain-8", "packed-8"), 2.5, True),
-        Check("pairs: largest gap of losses", largest_gap(variants["trl"], variants["packed-2"]), allowed, False),
+        Check("pairs: largest gap between losses", largest_gap(variants["trl"], variants["packed-2"]), allowed, False),
         Check(
-            "8 responses: largest gap of losses", largest_gap(variants["plain-8"], variants["packed-8"]), allowed, False
+            "8 responses: largest gap between losses",
+            largest_gap(variants["plain-8"], variants["packed-8"]),
+            allowed,
+            False,
         ),
         Check(
-            "pairs: peak memory against DPOTrainer's",
+            "pairs: packed, peak memory relative to TRL's DPOTrainer",
             variants["packed-2"]["peak_mib"] / variants["trl"]["peak_mib"],
             1.0,
             False,

@@ -2,7 +2,7 @@
 chat requests.
 
 Run: python -P benchmarks/uploads.py [--files 300] [--seed 0] [--json]. Each upload includes a second, unreadable file, so that
-the server reads the first one but refuses the upload and indexes nothing. benchmarks/hostile_files.py lists the kinds.
+the server reads the first one but refuses the upload and indexes nothing. benchmarks/hostile_files.py lists the kinds of file.
 """
 
 import asyncio
@@ -62,16 +62,16 @@ def main() -> int:
     ]
     figures: dict[str, float | str] = {
         "files": options.files,
-        "readable files, as for indexing": sum(not read.refused for read in indexed),
-        "readable files, uploaded": sum(not read.refused for read in uploaded),
-        "HTML files refused, as for indexing": sum(
+        "files that `modegraph index` can read": sum(not read.refused for read in indexed),
+        "files that the server can read": sum(not read.refused for read in uploaded),
+        "HTML files that `modegraph index` refuses": sum(
             bool(read.refused) and read.name.endswith(".html") for read in indexed
         ),
         "file with the longest processor time": f"{slowest.name}, {slowest.cpu_s:.2f} s of processor time, {slowest.wall_s:.2f} s elapsed",
         "file with the most memory": f"{largest.name}, {largest.peak_mb:.0f} MiB",
-        "longest elapsed time of a file, as for indexing, s": max(read.wall_s for read in indexed),
-        "longest elapsed time of an upload, including waiting, s": max(read.wall_s for read in uploaded),
-        "files readable in only one of the two ways (as for indexing / uploaded)": "; ".join(differing) or "none",
+        "longest elapsed time for one file, `modegraph index`, s": max(read.wall_s for read in indexed),
+        "longest elapsed time for one upload, including waiting, s": max(read.wall_s for read in uploaded),
+        "files that only one of the two can read (`modegraph index` / server)": "; ".join(differing) or "none",
         "chats during the uploads": len(chats),
         "slowest chat, s": slowest_chat_s,
     }

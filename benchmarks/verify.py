@@ -51,7 +51,7 @@ class Item:
 
 
 def corpus_items(folder: Path, limit: int) -> list[Item]:
-    """Pairs of claims made from passages of a corpus."""
+    """Pairs of a supported and a broken claim, made from passages of a corpus."""
     rows = [row for _, row in read_jsonl(folder / "corpus.jsonl")]
     random.Random(0).shuffle(rows)
     return items_of([ClaimPassage(row["id"], row["title"], row["text"]) for row in rows[:limit]], limit)
@@ -74,7 +74,7 @@ def fused_items(folder: Path, limit: int) -> list[Item]:
 
 
 def abstract_items(folder: Path, limit: int) -> list[Item]:
-    """Pairs of claims made from PubMedQA's abstracts without their conclusions."""
+    """Pairs of a supported and a broken claim, made from PubMedQA's abstracts without their conclusions."""
     rows = [row for _, row in read_jsonl(folder / "items.jsonl")]
     return items_of([ClaimPassage(row["id"], "", " ".join(row["context"])) for row in rows], limit)
 
@@ -119,7 +119,7 @@ def planted_answers(folder: Path, limit: int) -> Iterator[PlantedAnswer]:
 
 
 def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedAnswer | None:
-    """The answer to one question; None without supporting sentences, or if no sentence of the other passages could be broken."""
+    """The answer to one question; None without supporting sentences, or if in no other passage the one sentence that is tried could be broken."""
     rng, passages = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
     excerpts = tuple(excerpt_of(passage["id"], passage["title"], passage["text"]) for passage in passages)
     number_of = {passage["id"]: number for number, passage in enumerate(passages, start=1)}

@@ -1,5 +1,5 @@
 """The time of random walks: modegraph's personalised PageRank against igraph's on a large graph, one query-aware walk on a small graph, and 64 walks in a
-batch against one by one.
+batch against one walk at a time.
 
 Run: python -P benchmarks/walk.py [--runs 7] [--json]
 """
@@ -42,7 +42,7 @@ def large_graph(seed: int) -> sp.csr_array:
 
 
 def subgraph(seed: int) -> sp.csr_array:
-    """A bipartite graph of 500 propositions with at most five edges each, as if to four entities and one passage."""
+    """A bipartite graph of 500 propositions with at most five edges each, such as those to four entities and one passage."""
     rng = np.random.default_rng(seed)
     rows = np.repeat(np.arange(500), 5)
     hubs = (rng.random(len(rows)) ** 2 * 700).astype(np.int64)
@@ -61,16 +61,16 @@ def main() -> int:
     seeds = np.array([11, 5_000, 77_777])
     restart = restart_at(seeds, VERTICES)
 
-    def ours() -> np.ndarray:
+    def modegraph_scores() -> np.ndarray:
         return personalised_pagerank(chain, restart, DAMPING)[:, 0]
 
-    def theirs() -> np.ndarray:
+    def igraph_scores() -> np.ndarray:
         return np.array(
             network.personalized_pagerank(reset_vertices=seeds.tolist(), damping=DAMPING, implementation="prpack")
         )
 
-    shared = len(set(np.argsort(-ours())[:100]) & set(np.argsort(-theirs())[:100]))
-    our_seconds, their_seconds = paired_seconds(ours, theirs, arguments.runs)
+    shared = len(set(np.argsort(-modegraph_scores())[:100]) & set(np.argsort(-igraph_scores())[:100]))
+    our_seconds, their_seconds = paired_seconds(modegraph_scores, igraph_scores, arguments.runs)
 
     incidence, cosines = subgraph(1), np.random.default_rng(2).random(500).astype(np.float32)
 
@@ -87,14 +87,14 @@ def main() -> int:
     walk = make_chain(bipartite_transition(sp.csr_array(sp.block_diag([subgraph(n) for n in range(40)]))))
     batch = np.hstack([restart_at(np.array([17 * n]), len(walk.missing_V)) for n in range(64)])
 
-    def batched() -> None:
+    def walk_in_a_batch() -> None:
         personalised_pagerank(walk, batch, DAMPING)
 
-    def one_by_one() -> None:
+    def walk_one_by_one() -> None:
         for column in range(64):
             personalised_pagerank(walk, batch[:, [column]], DAMPING)
 
-    batch_seconds, single_seconds = paired_seconds(batched, one_by_one, max(3, arguments.runs // 2))
+    batch_seconds, single_seconds = paired_seconds(walk_in_a_batch, walk_one_by_one, max(3, arguments.runs // 2))
     figures = {
         "vertices": VERTICES,
         "edges": upper.nnz,
@@ -108,7 +108,12 @@ def main() -> int:
         Check("speed, as a multiple of igraph prpack's", their_seconds / our_seconds, 4, True),
         Check("vertices in the top 100 of both", shared, 100, True),
         Check("query-aware walk on 500 propositions (ms)", query_seconds * 1e3, 5, False),
-        Check("speed of 64 queries in a batch, as a multiple of one by one", single_seconds / batch_seconds, 4, True),
+        Check(
+            "speed of 64 walks in a batch, as a multiple of that of one walk at a time",
+            single_seconds / batch_seconds,
+            4,
+            True,
+        ),
     ]
     return print_report("walk", figures, checks, arguments.json)
 

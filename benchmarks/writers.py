@@ -122,7 +122,9 @@ def read(folder: Path, stop: Path) -> ReaderResult:
         evidence = retrieve(index, "What did the keeper of Tarn write?", RETRIEVAL)
         sources = set(index.sources())
         found = [scored.item.source for scored in evidence.passages]
-        assert found and set(found) <= sources, f"found passages of {found}, expected some, all of {sorted(sources)}"
+        assert found and set(found) <= sources, (
+            f"found passages of documents {found}, expected at least one passage, and only documents of the index: {sorted(sources)}"
+        )
         time.sleep(PAUSE_S)
     result.processor_s = time.process_time()
     return result
@@ -141,7 +143,7 @@ def versions_in(index: Index) -> dict[Pair, int]:
     }
     expected[SHARED.source] = SHARED
     sources = sorted(index.sources())
-    assert sources == sorted(expected), f"documents {sources}, expected those of these versions: {sorted(expected)}"
+    assert sources == sorted(expected), f"documents {sources}, expected {sorted(expected)}"
     passages = list(map(index.passage, range(len(data.passage_ids))))
     for source, document in expected.items():
         text = " ".join(passage.text for passage in passages if passage.source == source)
@@ -158,7 +160,7 @@ def versions_in(index: Index) -> dict[Pair, int]:
 
 @quiet()
 def measure(store: str, seconds: float, scratch: Path) -> tuple[dict[str, float], list[Check]]:
-    """Run the writers and readers on one store: the figures, and the checks of the index that they leave."""
+    """Run the writers and readers on one store: the figures, and the checks of the index that they leave; if a process failed, only a check that fails."""
     name = "sqlite" if store == "sqlite" else "postgresql"
     folder, twin, stop_writing, stop_reading = (scratch / each for each in ("index", "twin", "written", "read"))
     if name == "postgresql":

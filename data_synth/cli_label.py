@@ -1,4 +1,4 @@
-"""`modegraph synth reading`, `relevance` and `claims`: the commands that label the contents of an index and its questions."""
+"""`modegraph synth reading`, `relevance` and `claims`: the commands that make labelled rows from an index (and, except `claims`, from questions)."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -64,7 +64,7 @@ Beside = Annotated[
     option(
         "FOLDER",
         INPUT,
-        "Relevance data to train on as well: its questions have the same split in both; its propositions are left out of the other splits here. Repeatable.",
+        "Relevance data to train on as well. A question keeps the split it has there; a proposition of another split there is left out here. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
@@ -98,8 +98,8 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
     ) -> None:
         """Label the relevant and irrelevant propositions of each question: data for `train selector`.
 
-        Labels come from the questions' gold passages and sentences, or, with --distil-from, from a model. Questions are in the
-        split that their file states; the seed determines the split of the others.
+        Labels come from the questions' gold passages and sentences, or, with --distil-from, from a model. A question keeps the
+        split that its file states; the seed determines the splits of questions without one.
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.relevance.gold import CORPUS, check_sources, read_gold_questions, with_sentences
@@ -150,7 +150,7 @@ def register_claims(synth: typer.Typer) -> None:
     ) -> None:
         """Make sentences that passages support, and falsified ones: data for `train verifier`.
 
-        Rules restate a sentence, then change a name, a number, a negation or who did what, or replace a word by its opposite.
+        Rules restate a sentence, then change a name, a number, a negation or who did what, or replace a word with its opposite.
         """
         from data_synth.claims.claims import CLAIMS, claim_rows, passages_of
         from data_synth.dataset.write import ledger_of, write_or_preview

@@ -69,8 +69,8 @@ def draft_groups(
 def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collection[int] = ()) -> list[Draft | Dropped]:
     """One draft per context (the first excerpt, the first two, …, all), each shuffled by the question's id and its size; with `sizes`, only these sizes.
 
-    Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages. Dropped if there is no context of these
-    sizes; one Dropped per context if the question has no answer.
+    Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages. Returns one Dropped if there is no context
+    of these sizes, and one per context if the question has no answer.
     """
     used_sizes = [size for size in range(len(excerpts) + 1) if (size in sizes if sizes else size)]
     if not used_sizes:
@@ -112,7 +112,7 @@ class QuestionSelection:
     def read(self, index: Index, first: int | None) -> tuple[list[Question], list[Dropped]]:
         """The questions (only the first `first`, if given) without near duplicates, and one Dropped for each duplicate.
 
-        UserError for gold documents that are not in the index.
+        UserError for gold documents that are not in the index, or as in `pick_questions`.
         """
         picked = pick_questions(read_questions(self.file), self.splits)
         distinct, duplicates = without_near_duplicates(sample_questions(picked, self.limit, self.seed)[:first])

@@ -37,7 +37,7 @@ SUPERSEDED = "superseded by a later entry of the same reader"
 
 
 def latest_entries(entries: Iterable[Feedback]) -> tuple[list[Feedback], list[Dropped]]:
-    """The entries to make rows of, oldest first, and one Dropped for each of the others.
+    """The entries to make rows from, oldest first, and one Dropped for each of the others.
 
     An entry without consent also withdraws the same reader's earlier entry on the same subject.
     """
@@ -80,7 +80,7 @@ def answer_key(answer: GivenAnswer) -> tuple[object, ...]:
 DIFFERENT_PASSAGES = "a preference between answers from different passages"
 NO_DIFFERENCE = "a preference for neither answer"
 EQUAL_ANSWERS = "two answers in the same words"
-NO_COUNTERPART = "a vote on a question without both an answer that readers favour and one that they reject"
+NO_COUNTERPART = "a vote on a question for which readers favour no answer or reject none"
 DISPUTED = "answers on which readers are evenly divided"
 READER_MODEL = "a reader"
 """The name in place of a model for an answer that a reader wrote."""
@@ -171,7 +171,7 @@ def net_votes(votes: Iterable[Vote]) -> Mapping[tuple[object, ...], int]:
 PASSAGE_GONE = "a passage that is no longer in the index"
 MALFORMED = "not usable for training: "
 _ALL_PASSAGES = "read"
-"""Stands for the sources of all passages that reasoning by rules may quote."""
+"""A placeholder for the sources of all passages that reasoning by rules may quote."""
 
 
 def find_excerpt(index: Index, item_id: str) -> Excerpt | None:
@@ -214,7 +214,10 @@ def preference_rows(
 
 
 def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> PreferenceRow | Dropped:
-    """The row of one pair over the excerpts of `draft`; `passages` are those that a reader gave for the better answer."""
+    """The row of one pair, with the excerpts of `draft` as context, or the reason why there is none.
+
+    `passages` are those that a reader gave for the better answer.
+    """
     reason: str | Dropped = pair.chosen.reasoning.strip() or reason_by_rules(draft, passages)
     if isinstance(reason, Dropped):
         return reason
@@ -246,7 +249,10 @@ def format_given_answer(answer: GivenAnswer) -> str:
 
 
 def gold_questions(entries: Sequence[Feedback], index: Index) -> tuple[list[GoldQuestion], list[Dropped]]:
-    """Every question once, with a quote for each passage that readers marked as right, and the other documents that they were shown."""
+    """Every question once, with a quote for each passage that readers marked as right, and the other documents that they were shown.
+
+    Also a Dropped for each marked passage that is no longer in the index.
+    """
     texts: dict[str, str] = {}
     right: defaultdict[str, dict[Quote, None]] = defaultdict(dict)
     shown: defaultdict[str, dict[str, None]] = defaultdict(dict)

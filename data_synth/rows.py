@@ -1,7 +1,7 @@
-"""The rows of training data, and the description of a kind of row that the writer, the dataset card and the validator use.
+"""The rows of training data, and for each kind of row a `Form`, which the writer, the dataset card and the validator use.
 
-Rows are JSON lines that `datasets` loads; TRL's trainers accept preference and reading rows unchanged. Each kind of row has a `Form` (preferences, responses,
-questions, reading, relevance, claims); code that streams, counts, describes or checks rows is written once, for all forms."""
+Rows are JSON lines that the `datasets` library loads; TRL's trainers accept preference and reading rows unchanged. The forms are preferences, responses,
+questions, reading, relevance and claims; code that streams, counts, describes or checks rows is written once, for all forms."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Form(Generic[R]):
 
     `from_json` raises KeyError for a missing key, TypeError, IndexError, AttributeError or ValueError for a malformed value.
     `problems` describes the faults that make a row unusable for training. `counts` gives the value of a row in each table of the card,
-    `lengths` its lengths in words, `texts` the texts that are equal in duplicates. `measures` computes figures over a sample of rows.
+    `lengths` its lengths in words, `texts` the texts by which duplicates are found. `measures` computes figures from a sample of rows.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Dropped:
-    """A row that was not made: `why` is the reason that the dataset card counts, `reply` a sample of what a model wrote, if it wrote anything."""
+    """A row that was not made: `why` is the reason, under which the dataset card counts it, `reply` a sample of what a model wrote, if it wrote anything."""
 
     why: str
     reply: str = field(default="", compare=False)
@@ -84,7 +84,7 @@ def separate_dropped(rows: Iterable[T | Dropped]) -> tuple[list[T], list[Dropped
 
 @dataclass(frozen=True)
 class PreferenceRow:
-    """One pair (GraphMPA §3.2, Eq. 7): a prompt over a context of `context_size` excerpts, and two answers to it.
+    """One pair (GraphMPA §3.2, Eq. 7): a prompt with a context of `context_size` excerpts, and two answers to it.
 
     `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` is the kind of hard negative
     on the rejected side ("" if that side is the gold answer alone, as in the paper); `reasoner` names the writer of the reasoning (a model, rules or a reader),
@@ -110,7 +110,7 @@ class PreferenceRow:
 
 @dataclass(frozen=True)
 class ReadingRow:
-    """One question over passages and the answer to learn. `gold_ids` are the gold passages in the context, none for "not in the documents"."""
+    """One question with its passages, and the answer to learn. `gold_ids` are the gold passages in the context, none for "not in the documents"."""
 
     id: str
     prompt: tuple[Message, ...]
@@ -191,7 +191,7 @@ def messages_type() -> pa.DataType:
 
 
 def row_schema(kind: type, **columns: pa.DataType) -> pa.Schema:
-    """The typed columns of a row as stored, in the order of its fields; `columns` gives the types of those not stored with their field's type."""
+    """The typed columns of a row as stored, in the order of its fields; `columns` gives the types of columns that are not derived from a field's type."""
     import pyarrow as pa
 
     types = {
@@ -209,7 +209,7 @@ def row_schema(kind: type, **columns: pa.DataType) -> pa.Schema:
 
 
 def row_fields(row: Any) -> dict[str, Any]:
-    """The fields of a row in order; tuples become lists, and nested dataclasses objects."""
+    """The fields of a row in order; tuples become lists, and nested dataclasses become dicts."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(row).items()}
 
 

@@ -147,7 +147,7 @@ ServerSpec = Annotated[
     str,
     typer.Argument(
         metavar="SERVER",
-        help="Served model, as openai:NAME@URL; a URL, if the server has a model named like RUN, or only one that is not a base; "
+        help="Served model, as openai:NAME@URL; its URL alone, if the server has a model named like RUN, or only one that is not a base model; "
         "or gguf:FILE, an exported file or folder, opened for the check.",
     ),
 ]

@@ -57,7 +57,7 @@ Selectors = Annotated[
 
 
 def check_selectors(selectors: Sequence[str], modes: Sequence[str], model: str | None) -> None:
-    """UserError if a selector is repeated, if several selectors come with several modes or with a mode that uses none, or if llm comes without a model."""
+    """UserError if a selector is repeated, if several come with several modes or with a mode other than local and global, or if llm comes without a model."""
     if len(set(selectors)) < len(selectors):
         raise UserError(f"--selectors {' '.join(selectors)}", "each selector once", "remove the repetition")
     if len(selectors) > 1 and (len(modes) > 1 or modes[0] not in ("local", "global")):
@@ -65,7 +65,7 @@ def check_selectors(selectors: Sequence[str], modes: Sequence[str], model: str |
         expected = "one of the modes local and global, which select propositions"
         raise UserError(found, expected, "give --modes local or --modes global")
     if "llm" in selectors and model is None:
-        raise UserError("--selectors llm without --model", "a model, which llm calls", "add --model")
+        raise UserError("--selectors llm without --model", "a model for the selector llm to call", "add --model")
 
 
 def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
@@ -176,7 +176,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     ) -> None:
         """Measure how well models read: greedy answers, scored by exact match, F1, refusals and citations.
 
-        The ids of the questions and --seed decide which ones --limit selects; a baseline that always gives the same answer is listed with the models.
+        Question ids and --seed decide which questions --limit selects; a baseline that always gives the same answer is listed with the models.
         With --verifier, each model is listed again with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
         """
         from data_synth.reading.sets import read_set
@@ -305,7 +305,7 @@ def add_alignment(commands: typer.Typer) -> None:
         if sampler == "vllm":
             from eval.alignment.sample_by_vllm import draw_by_vllm as draw
         else:
-            from eval.alignment.sample import draw_here as draw
+            from eval.alignment.sample import draw_by_transformers as draw
         rewards = reward_weights(reward or ())
         report = align_runs(
             runs, data, split, limit, sampling, load, draw, measured or out / "measured", rewards, equal_within

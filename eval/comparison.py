@@ -31,7 +31,7 @@ def read_rows(folder: Path, split: str) -> list[PreferenceRow]:
 def select_rows(
     rows: Sequence[PreferenceRow], context_sizes: Collection[int], limit: int | None, seed: int
 ) -> list[PreferenceRow]:
-    """The rows of these context sizes (none: all sizes) of at most `limit` questions, sampled with `seed`, in file order; UserError if there are none."""
+    """The rows with these context sizes (none: all sizes) of `limit` questions sampled with `seed` (None: all), in file order; UserError if no row fits."""
     candidates = [row for row in rows if not context_sizes or row.context_size in context_sizes]
     if not candidates:
         found = "".join(f" --context-size {size}" for size in context_sizes).strip()
@@ -45,7 +45,7 @@ def select_rows(
 
 
 def unique_prompts(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
-    """One row per prompt: pairs that differ only in their rejected side share one answer."""
+    """One row per prompt: pairs that differ only in the rejected completion share one answer."""
     first: dict[tuple[Message, ...], PreferenceRow] = {}
     for row in rows:
         first.setdefault(row.prompt, row)
@@ -146,7 +146,7 @@ class ChoiceScore:
 class Comparison:
     """Policies side by side; differences are relative to the first result.
 
-    `prompts` are the rows that were answered, `pairs` the rows whose two sides were scored. `differences[measure][policy]` holds the
+    `prompts` are the rows that were answered, `pairs` the rows whose two completions were scored. `differences[measure][policy]` holds the
     interval of that policy minus the first; `systems` are the systems that have several seeds (system -> seed -> policy), and
     `by_seed[measure][system]` their differences from the first of them. `gold_choices` counts the yes/no/maybe labels among the prompts.
     """

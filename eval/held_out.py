@@ -26,7 +26,10 @@ def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | Response
 def check_unseen(
     training_folders: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path
 ) -> None:
-    """The same check against folders of training data, each given as (name for error messages, folder)."""
+    """UserError naming a row of `file` whose prompt or question is in one of the training folders, each given as (name for messages, folder).
+
+    A folder without train.jsonl is reported and skipped.
+    """
     prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
     questions = {(row.question_id, row.question): row.id for row in rows}
     for run, data in training_folders:

@@ -53,9 +53,10 @@ class Judgement:
 
 @dataclass(frozen=True)
 class CriterionResult:
-    """The results on one criterion over all pairs; rates are from 0 to 1. `win_rate` is A's over the `complete` pairs, ties counting half.
+    """The results on one criterion over all pairs; rates are from 0 to 1, or NaN without complete pairs.
 
-    A pair is complete if both orders gave a valid verdict; the `incomplete` ones count towards no rate. `invalid` counts verdicts, two per pair.
+    `win_rate` is A's over the `complete` pairs, ties counting half. A pair is complete if both orders gave a valid verdict; the `incomplete` ones
+    count towards no rate. `invalid` counts verdicts, two per pair.
     `agreement`: both orders name the same answer, or both a tie. `position_bias`: both orders name the same position; `first_place`:
     both name the first. `length_controlled` is A's win rate at equal lengths, None if the lengths of A and B leave it undecided.
     """
@@ -82,7 +83,7 @@ class SystemAnswer:
 
 
 def read_answers(file: Path) -> dict[str, SystemAnswer]:
-    """All answers by question id, in order; UserError naming line and field for a missing or empty string, and for a repeated id."""
+    """All answers by question id, in order; UserError for a missing or empty field or a repeated id, with its line, and for a file without answers."""
     answers: dict[str, SystemAnswer] = {}
     for line, row in read_jsonl(file):
         for field in ("id", "question", "answer"):
@@ -159,7 +160,7 @@ quality cannot be separated."""
 
 
 def length_controlled(wins_V: Sequence[float], extra_V: Sequence[float]) -> float | None:
-    """A's win rate at equal lengths, σ(θ), from verdicts (1 A, ½ tie, 0 B) and how many characters longer A's answer is.
+    """A's win rate at equal lengths, σ(θ), from the verdicts (1 for A, ½ for a tie, 0 for B) and the lengths of A's answers minus those of B's, in characters.
 
     P(A wins) = σ(θ + φ tanh(Δlength / std(Δlength))), fitted by logistic regression; then Δlength is set to 0. The plain mean if
     all lengths are equal; None if the same side is longer in over 95 % of the verdicts on unequal lengths, or without verdicts.
@@ -278,7 +279,7 @@ def judge_summary(results: Mapping[str, CriterionResult], a: str, b: str) -> Ite
     overall = results["overall"]
     rate = overall.win_rate
     if overall.complete and overall.corrected_p < LEVEL and not rate.low <= 0.5 <= rate.high:
-        yield f"{a} is judged {'better' if rate.mean > 0.5 else 'worse'} than {b} overall ({figure(rate.mean, True)})."
+        yield f"{a} is judged {'better' if rate.mean > 0.5 else 'worse'} than {b} overall (win rate {figure(rate.mean, True)})."
     else:
         yield f"No difference shown between {a} and {b} overall."
     if overall.complete and overall.position_bias > overall.agreement:
@@ -292,7 +293,7 @@ def judge_summary(results: Mapping[str, CriterionResult], a: str, b: str) -> Ite
 def judge_json(
     results: Mapping[str, CriterionResult], judgements: Sequence[Judgement], a: str, b: str
 ) -> dict[str, Any]:
-    """All results, without the texts."""
+    """All results and the most frequent problems, without questions and answers."""
     problems = Counter(problem for judgement in judgements for problem in judgement.problems)
     return {
         "a": a,

@@ -31,7 +31,7 @@ def runs_table(runs: Sequence[FoundRun]) -> Table:
 
 
 def state_text(run: FoundRun) -> str:
-    """The state, with the progress or the duration."""
+    """The state; of a finished run, also its duration, and of others, their progress and the time left, as far as they are known."""
     if run.state == "finished":
         return "finished" if run.seconds is None else f"finished in {duration(run.seconds)}"
     progress = f" at {run.step:,} of {run.steps:,}" if run.step is not None and run.steps is not None else ""
@@ -61,7 +61,7 @@ def settings_text(run: FoundRun, same_stage: Sequence[FoundRun]) -> str:
     return ", ".join(texts) or NONE
 
 
-def flatten(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Every value by its key; nested keys are joined by dots.
 
     >>> dict(flatten({"lora": {"rank": 8}, "seed": 0}))
@@ -69,6 +69,6 @@ def flatten(settings: Mapping[str, Any], before: str = "") -> Iterator[tuple[str
     """
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            yield from flatten(value, f"{before}{key}.")
+            yield from flatten(value, f"{prefix}{key}.")
         else:
-            yield f"{before}{key}", value
+            yield f"{prefix}{key}", value

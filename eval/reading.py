@@ -91,7 +91,7 @@ class ReadingFigures:
 
 
 def pick_questions(source: ReadingSet, split: str | None, limit: int | None, seed: int) -> list[ReadingQuestion]:
-    """The questions of a split (of all, if None), at most `limit` of them, drawn by a hash of `seed` and their ids; UserError if there are none."""
+    """The questions of a split (of all, if None), at most `limit` of them, sampled by a hash of `seed` and their ids; UserError if there are none."""
     candidates = [question for question in source.questions if split in (None, question.split)]
     if not candidates:
         splits = ", ".join(sorted({question.split for question in source.questions}))
@@ -233,7 +233,7 @@ def kind_of(answer: ReadingAnswer) -> str:
 
 def _figures(answers: Sequence[ReadingAnswer], seed: int) -> ReadingFigures:
     answerable = [answer for answer in answers if answer.task.question.is_answerable]
-    other = [answer for answer in answers if not answer.task.question.is_answerable]
+    unanswerable = [answer for answer in answers if not answer.task.question.is_answerable]
     answering = [answer for answer in answers if not answer.score.refuses]
     right = [answer for answer in answering if answer.score.exact]
     citing = [answer for answer in answering if answer.score.cites and not answer.task.question.is_yes_no]
@@ -243,7 +243,7 @@ def _figures(answers: Sequence[ReadingAnswer], seed: int) -> ReadingFigures:
         bootstrap_mean([answer.score.f1 for answer in answers], seed=seed),
         bootstrap_mean([answer.f1_beyond_question for answer in answers], seed=seed),
         _mean([answer.score.refuses for answer in answerable]),
-        _mean([answer.score.refuses for answer in other]),
+        _mean([answer.score.refuses for answer in unanswerable]),
         _mean([answer.score.cites for answer in answering]),
         _mean([answer.score.cites_gold for answer in right]),
         _mean([answer.supported for answer in citing]),
@@ -265,9 +265,9 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
     refused = ("answerable refused", "unanswerable refused")
     header = ("model, kind", "n", "EM", "F1", "F1 beyond", *refused, "cites", "cites gold", "supported")
     note = (
-        "F1 beyond: F1 over the words that the question lacks; answerable refused: share of the questions with an answer; cites: share of the answers that "
-        "do not refuse; cites gold: share of the right answers; supported: share of the citing answers (yes/no questions left out) whose passages "
-        "contain the answer"
+        "F1 beyond: F1 over the words that the question lacks; answerable refused: refusals among the questions with an answer; cites: answers with a "
+        "citation among those that do not refuse; cites gold: answers that cite only gold passages among the right ones; supported: share of the citing "
+        "answers (yes/no questions left out) whose cited passages contain the answer"
     )
     return Table(title, header, tuple(rows), note)
 

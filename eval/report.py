@@ -23,7 +23,7 @@ SAMPLES = 6
 
 @dataclass(frozen=True)
 class Sample:
-    """A question and its answers as (who, text), the gold answer among them; `folded` texts (title, text) open on a click."""
+    """A question and its answers as (name, text), the gold answer among them; `folded` texts (title, text) open on a click."""
 
     question: str
     folded: tuple[tuple[str, str], ...]
@@ -31,7 +31,7 @@ class Sample:
 
 
 def samples_of(comparison: Comparison) -> list[Sample]:
-    """The first prompts of each kind of question in turn, at most `SAMPLES`; chosen without regard to the answers."""
+    """At most `SAMPLES` prompts: the first of each kind of question, then the second of each, and so on; chosen without regard to the answers."""
     by_kind: dict[str, list[int]] = {}
     for index, row in enumerate(comparison.prompts):
         by_kind.setdefault(row.kind, []).append(index)
@@ -88,7 +88,7 @@ class ReportFigure:
 def report_html(
     title: str, headline: str, tables: Sequence[Table], pictures: Sequence[ReportFigure], samples: Sequence[Sample] = ()
 ) -> str:
-    """The page; every text that comes from data or models is escaped."""
+    """The HTML page; every text that comes from data or models is escaped."""
     parts = [
         f"<h1>{escape(title)}</h1><p>{escape(headline)}</p>",
         *(_table_html(table) for table in tables),
@@ -125,7 +125,7 @@ def _table_html(table: Table) -> str:
 
 
 def _sample_html(sample: Sample) -> str:
-    answers = "".join(f"<dt>{escape(who)}</dt><dd>{escape(text) or NOTHING}</dd>" for who, text in sample.answers)
+    answers = "".join(f"<dt>{escape(name)}</dt><dd>{escape(text) or NOTHING}</dd>" for name, text in sample.answers)
     folded = "".join(
         f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
         for title, text in sample.folded
@@ -134,7 +134,7 @@ def _sample_html(sample: Sample) -> str:
 
 
 def write_comparison(comparison: Comparison, out: Path) -> None:
-    """Write all files into `out`, creating it if it is missing."""
+    """Write the files of the report into `out`, creating it if it is missing."""
     out.mkdir(parents=True, exist_ok=True)
     tables, samples = tables_of(comparison), samples_of(comparison)
     pictures = [draw_boxes(comparison, out / "logps.png")] if comparison.pairs else []
@@ -149,7 +149,7 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
 def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:
     """Draw the log-probabilities of the pairs as box plots into `file`.
 
-    Only those of the pairs without hard negatives (as in GraphMPA), or if there are none, of those with the first kind of hard negative.
+    Only the pairs without hard negatives are drawn (as in GraphMPA) or, if there are none, those with the alphabetically first kind of hard negative.
     """
     hard_negative = min(row.hard_negative for row in comparison.pairs)
     indices = [index for index, row in enumerate(comparison.pairs) if row.hard_negative == hard_negative]

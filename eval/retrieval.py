@@ -158,7 +158,7 @@ def reachable_questions(questions: Sequence[Question], sources: Collection[str])
 
 
 def rank_sources(question: Question, retrieve: Retrieve) -> Ranking:
-    """Retrieve for one question. UserError when the model became unavailable: the figures of an incomplete retrieval would mislead."""
+    """Retrieve for one question. UserError if the model became unavailable: the figures of an incomplete retrieval would mislead."""
     evidence = retrieve(question.text)
     trace = evidence.trace
     if trace.stopped:
@@ -222,7 +222,7 @@ def measure_selection(
 
 
 def candidates_of(index: Index, query: Query) -> Ints:
-    """The candidates of the mode `local` for a question that names no document, by the mean of a proposition's similarity and its best passage's score."""
+    """The candidates of the mode `local` if a question names no document, ranked by the mean of a proposition's similarity and its best passage's score."""
     similarity_P = score_passages(index, query.vector_D)
     similarity_N = score_propositions(index, similarity_P, query.vector_D)
     return top_rows(

@@ -20,7 +20,7 @@ from graph.errors import UserError
 RESAMPLES = 2000
 LEVEL = 0.05
 MAX_DRAWS = 1_000_000
-"""Largest number of draws held in memory at once."""
+"""Largest number of sampled clusters held in memory at the same time."""
 MAX_SEEDS = 20
 """Largest number of seeds whose sign flips are enumerated."""
 Name = TypeVar("Name", bound=Hashable)
@@ -91,7 +91,7 @@ def bootstrap_difference(
 ) -> Interval:
     """Percentile interval of mean(values − baseline), resampling pairs with replacement (Efron & Tibshirani 1993, §13).
 
-    Rows that share a cluster (several contexts of one question) are drawn together, because they are not independent.
+    Rows that share a cluster (several contexts of one question) are resampled together, because they are not independent.
     Raises ValueError when the rows do not pair up or there are none.
     """
     difference_Q = _differences(values_Q, baseline_Q)
@@ -103,7 +103,7 @@ def holm_intervals(
     clusters: Sequence[Hashable] | None = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """`bootstrap_difference` of several systems, each at its level of Holm's procedure: it excludes 0 exactly if the procedure rejects 0."""
+    """`bootstrap_difference` of several systems, each at its level in Holm's procedure: an interval excludes 0 exactly if the procedure rejects 0."""
     differences = {name: _differences(*pair) for name, pair in systems.items()}
     means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
     levels = holm_levels({name: bootstrap_p(means_B) for name, means_B in means.items()})
@@ -111,7 +111,7 @@ def holm_intervals(
 
 
 def holm_levels(p_values: Mapping[str, float]) -> dict[str, float]:
-    """The level that each p is compared with: 0.05 / (m − i) for the i-th smallest (from 0) of m, and no larger after the first that is not rejected.
+    """The level that each p is compared with: 0.05 / (m − i) for the i-th smallest (from 0) of m; constant after the first p that is not rejected.
 
     >>> holm_levels({"a": 0.03, "b": 0.01, "c": 0.5}), holm_levels({"a": 0.026, "b": 0.027})
     ({'b': 0.016666666666666666, 'a': 0.025, 'c': 0.025}, {'a': 0.025, 'b': 0.025})
@@ -142,7 +142,7 @@ def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | Non
 
 
 def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], resamples: int = RESAMPLES, seed: int = 0) -> Interval:
-    """Interval of the mean difference of systems whose seeds are paired; it generalises beyond these seeds and questions.
+    """Interval of the mean difference of systems whose seeds are paired, for conclusions beyond these seeds and questions.
 
     Seeds and questions are resampled separately, the same questions for all seeds (the bootstrap of crossed factors, Owen 2007). The percentiles are
     moved outwards to correct for few seeds, to Φ(∓ √(S / (S − 1)) t_S−1) (Hesterberg 2015, §3.1); one seed gives an interval over questions alone.
@@ -166,9 +166,9 @@ def expanded_level(seeds: int) -> float:
 
 
 def sign_flip_test(difference_S: Sequence[float]) -> float:
-    """Exact two-sided p of a mean of paired differences: the share of all 2^S flips of their signs whose mean is at least as far from 0.
+    """Exact two-sided p of a mean of paired differences: the share of all 2^S flips of their signs that give a mean at least as far from 0.
 
-    Fisher's randomisation test (1935, §21). S seeds give a p of at least 2^(1 − S), so one seed gives 1; ValueError for none, or above MAX_SEEDS.
+    Fisher's randomisation test (1935, §21). S seeds give a p of at least 2^(1 − S), so one seed gives 1; ValueError for no seed, or more than MAX_SEEDS.
 
     >>> sign_flip_test([0.1, 0.2, 0.3]), sign_flip_test([5.0]), sign_flip_test([1.0, 1.0, -1.0])
     (0.25, 1.0, 1.0)
@@ -206,7 +206,9 @@ def equality_test(difference_S: Sequence[float], margin: float) -> float:
 
 
 def sign_test(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> float:
-    """Exact two-sided p of the numbers of better and worse questions under a fair coin; ties do not count (Dixon & Mood 1946).
+    """Exact two-sided p of the numbers of better and worse questions under a fair coin (Dixon & Mood 1946).
+
+    Ties do not count; if all questions are ties, p is 1.
 
     On right-or-wrong values this is McNemar's exact test, which also counts only the questions on which one side alone is right.
 
@@ -312,7 +314,9 @@ def verdict_text(verdict: Verdict, name: str, baseline: str) -> str:
 
 def _differences(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> NDArray[np.float64]:
     if not len(values_Q) or len(values_Q) != len(baseline_Q):
-        raise ValueError(f"{len(values_Q)} values do not pair up with {len(baseline_Q)} baseline values")
+        raise ValueError(
+            f"{len(values_Q)} values and {len(baseline_Q)} baseline values; expected equal numbers, at least 1"
+        )
     return np.asarray(values_Q, dtype=np.float64) - np.asarray(baseline_Q, dtype=np.float64)
 
 

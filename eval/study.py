@@ -1,4 +1,4 @@
-"""`modegraph plan study`: the runs and hours of a study of training, the smallest difference that it can show, and faults that would invalidate it.
+"""`modegraph plan study`: the runs and hours of a training study, the smallest difference that it can show, and faults that would invalidate the study.
 
 A study trains several systems (arms) with the same seeds and tests one contrast by the exact sign-flip test over seeds
 (eval/statistics.py), in one look or in several, whose levels add up to .05 at most. Legend: B draws, S seeds, F sign flips."""
@@ -31,7 +31,7 @@ class ArmSettings(Settings):
     config: str = Field("", description="YAML file of settings of its runs, relative to the working directory")
     settings: dict[str, Any] = Field({}, description="settings of its runs, which override those of `config`")
     seconds_per_update: float | None = Field(
-        None, gt=0, description="seconds per update; null: measured over a few steps, as by `plan train`"
+        None, gt=0, description="seconds per update; null: measured over a few steps, as `plan train` does"
     )
 
 
@@ -59,7 +59,7 @@ class LookSettings(Settings):
 class StudySettings(Settings):
     """A study: its arms, its primary contrast and the looks at it, its prompts, and its assumed costs and spreads.
 
-    The first look trains all arms; if it does not decide, later ones train only the two arms of the contrast.
+    The first look needs runs of all arms; later looks, if it is inconclusive, need further runs of only the two arms of the contrast.
     """
 
     arms: dict[str, ArmSettings] = Field(min_length=2, description="systems by name")
@@ -86,7 +86,7 @@ class StudySettings(Settings):
     train: tuple[str, ...] = Field(
         (), description="folders of data on which the runs, or the model that they start from, are trained"
     )
-    test: str = Field("", description="file of the rows to measure on, which must not be among those of `train`")
+    test: str = Field("", description="file of the rows to measure on, none of which may be in the folders of `train`")
 
     @model_validator(mode="after")
     def _check_parts(self) -> StudySettings:
@@ -109,7 +109,7 @@ class StudySettings(Settings):
 
 @dataclass(frozen=True)
 class LookPlan:
-    """The cost of a look, including all earlier ones, and what it can show.
+    """The cost of a look, including that of all earlier ones, and what it can show.
 
     `smallest_difference` is found with a power of 80 %; `equality_power` is the share of studies that show equality if there is no difference.
     """
@@ -174,8 +174,8 @@ def difference_sd(seed_sd: float, prompt_sd: float, prompts: int) -> float:
 def smallest_difference(seeds: int, level: float) -> float:
     """The smallest true difference that the exact sign-flip test finds with a power of 80 %, in standard deviations of a seed's difference.
 
-    By simulation with normal differences, the same draws for every difference tried (bisection): 1.79 for six seeds at
-    .05, where all six must have the same sign.
+    Found by bisection on simulated normal differences, with the same random numbers in every step: 1.79 for six seeds at level .05, where
+    all six differences must have the same sign.
     """
     draws_SB = np.random.default_rng(0).standard_normal((seeds, DRAWS)).astype(np.float32)
     signs_FS = sign_flips(seeds).astype(np.float32)
@@ -200,7 +200,7 @@ def equality_power(seeds: int, margin: float, level: float) -> float:
 
 
 def check_study(study: StudySettings) -> None:
-    """UserError for a reward that cannot be measured or differs between arms, and for a row of the file `test`, if it exists, in the training data."""
+    """UserError for a reward that cannot be measured or differs between arms, and for a row of the file `test` (if it exists) that is in the training data."""
     from eval.alignment.measure import measurable_weights
 
     rewards = {name: train_settings(arm).get("rewards") for name, arm in study.arms.items()}

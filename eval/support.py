@@ -35,7 +35,7 @@ RESAMPLES = 1000
 class SupportFigures:
     """How well a scorer separates supported from unsupported sentences; a scorer without a threshold has only `auc`.
 
-    The shares are of all sentences, checked or not; a sentence that is not checked is never marked.
+    The shares include sentences that cannot be checked, which are never marked; `not_checked` is their share.
     """
 
     auc: Interval

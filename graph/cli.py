@@ -158,7 +158,7 @@ def _show_report(out: Path, report: "BuildReport") -> None:
 def _follow(
     out: Path, watched: "WatchedFolder", limits: "Limits", open_model: "OpenModel", strict: bool, as_json: bool
 ) -> None:
-    """Keep the index in step with the folder, and print each edit."""
+    """Update the index whenever the folder changes, and print each edit; exits with status 1 in the cases of `_exit_if_quarantined` and `_exit_if_skipped`."""
     from functools import cache
 
     from graph.build.watch import follow
@@ -229,7 +229,10 @@ def plan_command(
 
 
 def _show_plan(out: Path, plan: "BuildPlan") -> None:
-    print(f"{out}: {plan.new:,} new, {plan.changed:,} changed, {plan.unchanged:,} unchanged, {plan.waiting:,} waiting")
+    print(
+        f"{out}: {plan.new:,} new, {plan.changed:,} changed, {plan.unchanged:,} unchanged, "
+        f"{plan.waiting:,} left from an unfinished run"
+    )
     print(f"to read: {plan.passages:,} passages; to encode: {plan.encoder_texts:,} texts, plus the summaries")
     cost = "" if plan.money is None else f", {plan.money:,.2f} at these prices"
     tokens = f"{plan.prompt_tokens:,} tokens in and {plan.reply_tokens:,} out"

@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Settings)
 
 @dataclass(frozen=True)
 class Override:
-    """A value of `--set`: its text and its YAML value. If YAML reads a number, date, boolean or null, the setting's type decides between them."""
+    """A value of `--set`: its text and its YAML value. If YAML reads a number, date, boolean or null, the setting's type decides which is used."""
 
     text: str
     value: Any
@@ -121,7 +121,7 @@ def read_scalar(text: str) -> Any:
 
 
 def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
-    """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names `where`, or --set."""
+    """Validate a mapping as `kind`; the first problem (unknown keys before others) becomes a UserError that names its origin, `where` or --set."""
     try:
         return kind.model_validate(_resolve_overrides(values))
     except ValidationError as problems:

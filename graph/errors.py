@@ -19,7 +19,7 @@ _COMMANDS = ("pip", "modegraph")
 
 
 def nearest(text: str, known: Iterable[str]) -> str:
-    """The known name most similar to `text`, as a whole or in one of its words; "" if none is similar.
+    """The known name that, as a whole or in one of its words, is most similar to `text`; "" if none is similar enough.
 
     >>> nearest("hosp", ["hops", "paths"]), nearest("--bas", ["--base-name", "--bind"]), nearest("graph", ["hierarchy", "paths"])
     ('hops', '--base-name', '')
@@ -65,10 +65,10 @@ class ModelUnavailable(Unavailable):
 
 
 def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
-    """The error for a file that cannot be read: it is missing, is a folder, has a file as a parent, or is not readable."""
+    """The error for a file that cannot be read: it is missing, is a folder, has a file as a parent, or has permissions that forbid it."""
     above = next((parent for parent in file.parents if parent.is_file()), None)
     if above is not None:
-        remedy = f"put it into a folder as {file.name}, and give that"
+        remedy = f"put it into a folder as {file.name}, and give that folder"
         if above.name == file.name:
             remedy = f"give {above.parent}"
         return UserError(f"{above}: a file", f"a folder that holds {file.name}", remedy)
@@ -106,7 +106,7 @@ _VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|password|secret)$")
 
 
 def redact(text: str) -> str:
-    """The text without passwords in addresses, values of `api_key=…`, keys of known formats and secrets in the environment (`HF_TOKEN`, …).
+    """The text with *** in place of passwords in URLs, values of `api_key=…`, keys of known formats and secrets from the environment (`HF_TOKEN`, …).
 
     >>> redact("--set api_key=abc; postgresql://me:word@host/db")
     '--set api_key=***; postgresql://me:***@host/db'
@@ -121,7 +121,7 @@ def redact(text: str) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """A JSON value for a record: every string is redacted, and a string under a secret's name is replaced entirely."""
+    """A JSON value for a record: every string is redacted, and the string of a field whose name is that of a secret is replaced entirely."""
     if isinstance(value, Mapping):
         return {
             name: MARK if is_secret(str(name)) and isinstance(item, str) and item else redacted(item)

@@ -14,7 +14,7 @@ from graph.errors import UserError
 from graph.index.index import Index, row_of
 from graph.retrieve.hops.mode import MAX_MENTIONS, SEEDS, links_from, raise_by_titles, raise_by_words
 from graph.retrieve.modes.paths import EXPLORE_PASSAGES
-from graph.retrieve.modes.statements import INITIAL
+from graph.retrieve.modes.statements import INITIAL_PROPOSITIONS
 from graph.retrieve.parts.mentions import keywords_of
 from graph.retrieve.parts.passage_scores import OwnScores, score_alone
 from graph.retrieve.parts.query import Query, RetrieveSettings
@@ -188,7 +188,11 @@ def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedPr
 
 SEARCH_DEPTHS = (100, 10_000)
 """Depths to search in turn: the first reaches most explained passages, the second is the limit of a search."""
-DEPTHS_OF_MODES: dict[Mode, int] = {"paths": EXPLORE_PASSAGES, "statements": INITIAL, "topics": INITIAL}
+DEPTHS_OF_MODES: dict[Mode, int] = {
+    "paths": EXPLORE_PASSAGES,
+    "statements": INITIAL_PROPOSITIONS,
+    "topics": INITIAL_PROPOSITIONS,
+}
 
 
 def ranks_in_modes(

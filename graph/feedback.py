@@ -113,6 +113,7 @@ def kind_of(content: FeedbackContent) -> str:
 
 
 def row_of(entry: Feedback) -> FeedbackRow:
+    """The stored columns of an entry."""
     content = json.dumps(asdict(entry.content))
     return entry.id, entry.user, entry.at, int(entry.consent), kind_of(entry.content), entry.question, content
 
@@ -155,7 +156,7 @@ _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_N
 
 
 class FeedbackFile:
-    """The entries for the index in `folder`, in a file of about `max_bytes` at most; safe for several threads and processes.
+    """The entries for the index in `folder`, in a file of at most about `max_bytes`; safe for several threads and processes.
 
     Every method raises UserError for a file that cannot be read, and DiskFull when there is no space.
     """
@@ -228,7 +229,7 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
 
 
 class FeedbackDatabase:
-    """The entries for the index in `folder`, in a table of its database of about `max_bytes` at most; methods and errors as in `FeedbackFile`.
+    """The entries for the index in `folder`, in a table, of at most about `max_bytes`, of its database; methods and errors as in `FeedbackFile`.
 
     Every method raises Unavailable while the database is down.
     """
@@ -275,7 +276,7 @@ class FeedbackDatabase:
 
 
 def open_feedback(folder: Path, max_bytes: int) -> FeedbackFile | FeedbackDatabase:
-    """The feedback store of the index in a folder, which accepts entries until it has `max_bytes`."""
+    """The feedback store of the index in a folder, which accepts entries until it reaches `max_bytes`."""
     return FeedbackDatabase(folder, max_bytes) if has_database(folder) else FeedbackFile(folder, max_bytes)
 
 

@@ -2,7 +2,7 @@
 
 Legend: N propositions (of the graph or of a subgraph), B hubs (entities and passages), V vertices of any graph, Q queries.
 A transition matrix T has T[i, j] = probability of stepping from i to j; its rows sum to at most 1: missing mass (of a vertex without
-neighbours, or without one of positive attraction) returns to the restart distribution, so that walks stay stochastic.
+neighbours, or without a neighbour of positive attraction) returns to the restart distribution, so that walks stay stochastic.
 """
 
 import math
@@ -18,7 +18,7 @@ from graph.types import Floats, Ints
 TOLERANCE = 5e-6
 """The largest L1 distance of a result from its stationary distribution. Float32 rounding adds up to 3e-7 ÷ (1 − damping)."""
 MAX_DAMPING = 0.99
-"""The maximum for settings: at most 1,745 steps, and a rounding error of 3e-5."""
+"""The largest damping that settings accept: at most 1,745 steps, and a rounding error of at most 3e-5."""
 ROUNDING_ERROR = 1e-6
 """Missing mass below this counts as a rounding error."""
 STEPS_BETWEEN_CHECKS = 5

@@ -266,7 +266,7 @@ class Workers(Protocol):
     """Apply functions to batches and return the results in the order of the batches.
 
     A function must be picklable and free of side effects: it is called again with a batch whose worker was lost. Work that needs an
-    encoder or a model runs on a GPU, if there is one. `models` is the number of batches with a model that run in parallel.
+    encoder or a model runs on a GPU, if there is one. `models` is how many batches that need a model run in parallel.
     """
 
     @property
@@ -277,7 +277,7 @@ class Workers(Protocol):
 class OpenModel(Protocol):
     """Opens a model by its SPEC (`hf:PATH_OR_NAME`, `openai:NAME@URL`). The command line passes such a function to the packages.
 
-    Several SPECs name servers of one model. With `ledger`, finished calls are stored in that file and never repeated. With `workers`,
+    Several SPECs must name servers of one model. With `ledger`, finished calls are stored in that file and never repeated. With `workers`,
     an hf: model is opened and run by them.
     """
 

@@ -68,10 +68,10 @@ def __getattr__(name: str) -> Any:
     """A public name, imported on first use; ImportError when another file hides one of modegraph's folders."""
     if name not in __all__:
         raise AttributeError(f"module 'modegraph' has no attribute {name!r}")
-    from modegraph.start import hidden_folder, quiet_libraries
+    from modegraph.start import hidden_folder_message, quiet_libraries
 
-    if hidden := hidden_folder():
-        raise ImportError(hidden)
+    if message := hidden_folder_message():
+        raise ImportError(message)
     quiet_libraries()
     if name in _MODULE_OF:
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)

@@ -70,7 +70,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def show_progress(progress: bool) -> AbstractContextManager[None]:
-    """Within the block, print progress as the command line does if `progress` is true; otherwise log its lines."""
+    """Within the block, print progress like the command line if `progress` is true; otherwise log its lines."""
     return nullcontext() if progress else quiet()
 
 

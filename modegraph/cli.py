@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from modegraph.start import FOLDERS, hidden_folder, quiet_libraries
+from modegraph.start import FOLDERS, hidden_folder_message, quiet_libraries
 
 if TYPE_CHECKING:
     import typer
@@ -24,8 +24,8 @@ PROGRAM = "modegraph"
 
 def main() -> None:
     """Run the command line; bad input becomes one line on standard error and exit status 2."""
-    if hidden := hidden_folder():
-        sys.exit(hidden)
+    if message := hidden_folder_message():
+        sys.exit(message)
     quiet_libraries()
 
     import typer
@@ -38,9 +38,9 @@ def main() -> None:
         print(f"{PROGRAM}: {problem}", file=sys.stderr)
         sys.exit(2)
     except typer.TyperException as problem:
-        from modegraph.cli_root import in_one_line
+        from modegraph.cli_root import usage_error_message
 
-        if message := in_one_line(problem):
+        if message := usage_error_message(problem):
             print(f"{PROGRAM}: {message}", file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as problem:

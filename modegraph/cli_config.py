@@ -69,7 +69,7 @@ def commands_with_settings(command: Any, path: tuple[str, ...] = ()) -> Iterator
 
 
 def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
-    """The full name and the settings of a command, given by its full name or its last word.
+    """The full name and the settings (`module:Class`) of the command that `words` names, in full or by its last word.
 
     UserError for a group, listing its commands, and for an unknown name.
     """

@@ -120,7 +120,7 @@ def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
         "seconds per update: " + ", ".join(f"{name} {seconds:.3g}" for name, seconds in plan.seconds_per_update.items())
     )
     print(
-        f"before the first look: sampling {plan.sampling_hours:.3g} hours, {plan.trial_runs} trial runs {plan.trial_hours:.3g} hours"
+        f"before the first look: {plan.sampling_hours:.3g} hours for sampling, {plan.trial_hours:.3g} hours for {plan.trial_runs} trial runs"
     )
     for look in plan.looks:
         print(
@@ -133,7 +133,7 @@ def print_study(file: Path, study: StudySettings, plan: StudyPlan) -> None:
 
 
 def stage_of(file: Path, stage: str | None, known: dict[str, str]) -> Any:
-    """`stage`, or the stage whose settings `file` holds.
+    """`stage`; if it is None, the stage whose settings `file` contains.
 
     UserError for an unknown stage, for another command's settings, and if several stages fit and the file name does not decide.
     """

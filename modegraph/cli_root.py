@@ -37,8 +37,8 @@ def root(
     """Fine-tune small language models to answer from your own documents."""
 
 
-def in_one_line(problem: typer.TyperException) -> str:
-    """A wrong command line as a message like that of any other bad input; "" if the help page has been shown instead."""
+def usage_error_message(problem: typer.TyperException) -> str:
+    """The error of a wrong command line on one line, worded like a UserError; "" if the help page has been shown instead."""
     message = " ".join(problem.format_message().split())
     context = getattr(problem, "ctx", None)
     if not message or context is None:

@@ -1,4 +1,4 @@
-"""`modegraph tune`: from documents to a tuned model, with a verdict."""
+"""`modegraph tune`: from documents to a tuned model, and a recommendation for or against it."""
 
 from __future__ import annotations
 

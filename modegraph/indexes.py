@@ -1,4 +1,4 @@
-"""An index as an object: make or open it, retrieve, ask, edit and inspect it."""
+"""An index as an object: make or open it, retrieve from it, ask it questions, edit and inspect it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Index:
     ) -> Evidence:
         """The evidence for a question; a language model is only called if one is given and the mode can use it.
 
-        `where` are conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, layers,
+        `where` contains conditions on documents ("year>=1990"). Further settings: unit, selector, reranker, layers,
         suggestions, max_context_tokens, and abstain. With `abstain`, the evidence contains the probability that the documents do not answer
         the question (`absence`); if it reaches `abstain`, `ask` abstains without calling the model. UserError for an unknown setting, an
         empty question, and conditions that no document meets.
@@ -108,7 +108,7 @@ class Index:
         `verifier` finds sentences that the passages do not support (`unsupported`), and names those that it cannot judge
         (`not_checked`): a folder or hub name, "" for the one included in modegraph, None for none.
 
-        UserError as in `retrieve`, for a model that cannot be opened or refuses, and when the model becomes unavailable.
+        UserError as in `retrieve`, for a model that cannot be opened or refuses the request, and when the model becomes unavailable.
         """
         chosen = _retrieve_settings("ask", mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
         opened_verifier = open_verifier(verifier) if verifier is not None else None
@@ -158,7 +158,7 @@ class Index:
                     yield part
 
     def add(self, documents: Documents, *, progress: bool = False) -> BuildReport:
-        """Add documents, or replace those of the same source; the report says how many were new and what the index contains.
+        """Add documents, or replace those with the same source; the report says how many were new and what the index contains.
 
         Accepts and skips the same input as `modegraph.index`. Waits while another writer is active. UserError for documents that cannot be
         read, leaving the index unchanged; and, after the documents are added, if a larger share of passages than `max_failed_share` could not be read.
@@ -222,7 +222,7 @@ class Index:
         evidence = public_evidence(retrieve(self.current(), question, chosen, model))
         if stopped := evidence.trace.stopped:
             found = f"the retrieval stopped before it was done: {stopped}"
-            raise UserError(found, "a model that stays available", "ask again, or call retrieve for what was found")
+            raise UserError(found, "a model that stays available", "ask again, or call retrieve to get what was found")
         return evidence
 
 
@@ -249,7 +249,7 @@ def index(
 ) -> Index:
     """Read documents into the index in `out`, creating or extending it, and open it.
 
-    `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (`title`, `metadata`), rows of a table.
+    `documents` is a folder, a file or a `.jsonl`; or `Document`s, dicts with `id` and `text` (optionally `title` and `metadata`), or rows of a table.
     `delete_missing` deletes the documents of the index that `documents` does not contain.
     `store` puts the rows of a new index in PostgreSQL (postgresql://USER@HOST/DATABASE).
     `whole_pages` also reads the text around the main content of HTML pages: navigation, footers, cookie notices.
@@ -283,7 +283,7 @@ def index(
     _raise_if_too_many_failed(folder)
     if strict and skipped.lines:
         found = f"{len(skipped.lines)} skipped: {' | '.join(skipped.lines)}"
-        raise UserError(found, "only readable documents (strict)", "mend or remove these, or leave out strict")
+        raise UserError(found, "only readable documents (strict)", "repair or remove these, or leave out strict")
     return Index(folder)
 
 

@@ -152,7 +152,10 @@ def passages_table(evidence: Evidence) -> Html:
 
 
 def answer_html(answer: Answer) -> str:
-    """The answer with its citations, the cited passages, removed citations, unsupported and unchecked sentences, the cost, and the paths to the evidence."""
+    """The answer with its reason, the cited passages, removed citations, unsupported and unchecked sentences, the cost, and the paths to the evidence.
+
+    Without an answer and citations, all passages found are listed.
+    """
     from serve.show import no_answer, unsupported_line
 
     rows = [

@@ -10,8 +10,8 @@ FOLDERS = ("graph", "serve", "data_synth", "train", "eval")
 QUIET = {"HF_HUB_DISABLE_TELEMETRY": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 
-def hidden_folder() -> str:
-    """A line naming the file that hides one of modegraph's folders (such as a user's own train.py); "" if there is none."""
+def hidden_folder_message() -> str:
+    """An error message about the file that hides one of modegraph's folders (such as a user's own train.py); "" if no folder is hidden."""
     home = Path(__file__).resolve().parents[1]
     for name in FOLDERS:
         spec = importlib.util.find_spec(name)

@@ -50,7 +50,7 @@ def _backend_in_memory(model: Model) -> ChatBackend:
 
 
 Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]
-"""The items that serve/stream.py yields."""
+"""The generator of serve/stream.py: parts of the text as they are written, then the complete answer."""
 
 
 class Piece(str):

@@ -38,10 +38,10 @@ def preferences(
     seed: int = 0,
     progress: bool = False,
 ) -> Summary:
-    """Write preference pairs with growing contexts to `out`, for questions with gold answers (in the format of examples/README.md).
+    """Write preference pairs with contexts of increasing size to `out`, for questions with gold answers (in the format of examples/README.md).
 
     Works like `modegraph synth preferences` with the options of the same names; without `writers` (model SPECs) gold sentences are quoted.
-    UserError for questions that do not fit the index; and, after the folder is written, if more than half of the rows were dropped.
+    UserError for gold documents that are not in the index; and, after the folder is written, if more than half of the rows were dropped.
     """
     folder = Path(out)
     with show_progress(progress):

@@ -78,7 +78,7 @@ ROUTERS = (
     runs_router,
 )
 NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""FastAPI's own telemetry would send whole queries; ours is http/telemetry.py."""
+"""Turns off FastAPI's telemetry, which would send whole queries; the server has its own in serve/http/telemetry.py."""
 
 
 def make_services(
@@ -187,6 +187,6 @@ def connections_that_fit(requested: int) -> int:
 
 
 def log_to_stderr() -> None:
-    """Log our own lines with timestamps, and only warnings from libraries (an HTTP client would log the address of every request)."""
+    """Log modegraph's messages and, from libraries, only warnings, all with timestamps (an HTTP client would otherwise log the URL of every request)."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("modegraph").setLevel(logging.INFO)

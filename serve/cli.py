@@ -1,4 +1,4 @@
-"""The commands that answer and serve: `modegraph ask` and `modegraph explain` are here, `serve` and `mcp` in cli_serve.py, `keys` in cli_keys.py."""
+"""The commands `modegraph ask` and `modegraph explain`; `serve` and `mcp` are in cli_serve.py, `keys` in cli_keys.py."""
 
 from __future__ import annotations
 
@@ -120,10 +120,10 @@ def end_ask(opening: BackgroundModel | None, stopped: str) -> None:
 
 
 class BackgroundModel:
-    """The model that `spec` names, opened in a thread while the index is opened and searched. Its first use waits until it is open, or raises the
-    error that opening it caused.
+    """The model that `spec` names, opened in a thread while the index is opened and searched. The first use waits until the model is open, and
+    raises the error if opening it failed.
 
-    Until it is open, its name is the SPEC, so that an answer without a call does not wait.
+    Until it is open, its name is `spec`, so that an answer that needs no model call does not wait.
     """
 
     def __init__(self, open_model: OpenModel, spec: str) -> None:
@@ -136,11 +136,11 @@ class BackgroundModel:
 
     @property
     def name(self) -> str:
-        """The model's own name once it is open."""
+        """The model's name once it is open, `spec` until then."""
         return self._opening.result().name if self._opening.done() else self._spec
 
     def wait(self) -> None:
-        """Wait until the model is open; raises the error that opening it caused."""
+        """Wait until the model is open; raises the error if opening it failed."""
         self._opening.result()
 
     def count_tokens(self, text: str) -> int:
@@ -152,7 +152,7 @@ class BackgroundModel:
 
 
 def check_trace_file(file: Path | None) -> None:
-    """UserError, before any work, if the trace cannot be written."""
+    """UserError, before any work, if the file for the trace is a folder, or if its folder does not exist."""
     if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
         raise UserError(f"--trace {file}", "a file in a folder that exists", "make the folder, or name another file")
 

@@ -57,7 +57,7 @@ def add_command(
 ) -> None:
     """Make a key and print it. It is shown only once: the file stores its hash.
 
-    With --where it can read only the documents that match. A running server accepts the key at once; to replace a key,
+    With --where, the key can read only the documents that match. A running server accepts the key immediately; to replace a key,
     add another of the same name, and revoke the old one when its holder has the new one.
     """
     from serve.http.keys import change_keys, make_key
@@ -103,10 +103,13 @@ def revoke_command(file: KeyFile, key_id: KeyId) -> None:
     from serve.http.keys import Key, change_keys
 
     def without(keys: list[Key]) -> list[Key]:
+        found = f"key {key_id!r}: not in {file}"
+        if not keys:
+            raise UserError(found, "the id of a key; this file has no keys", "make one with `modegraph keys add`")
         remaining = [key for key in keys if key.id != key_id]
         if len(remaining) == len(keys):
-            known = f"one of {', '.join(key.id for key in keys)}" if keys else "the id of a key; this file has no keys"
-            raise UserError(f"key {key_id!r}: not in {file}", known, "`modegraph keys list` shows them")
+            known = f"one of {', '.join(key.id for key in keys)}"
+            raise UserError(found, known, "`modegraph keys list` shows them")
         return remaining
 
     change_keys(file, without)

@@ -168,7 +168,7 @@ def serve_command(
 def settings_of(
     command: str, flags: Mapping[str, Any], config: Path | None = None, overrides: Sequence[str] = ()
 ) -> "ServerSettings":
-    """The settings of a configuration file, changed by --set and then by `flags` that are not None; without --api-key, the key is that of KEY_VARIABLE."""
+    """The settings of a configuration file, changed by --set and then by `flags` that are not None; without --api-key, KEY_VARIABLE is used if set."""
     from graph.config import parse_settings, read_values
     from serve.http.settings import ServerSettings
 

@@ -109,7 +109,7 @@ class SqliteCalls:
             return row
 
     def _renew(self) -> None:
-        """Replace an index's damaged ledger by a new file, unless another process has just done so; UserError for a file that is not a ledger."""
+        """Replace an index's damaged ledger with a new file, unless another process has just done so; UserError for a file that is not a ledger."""
         if self._file.name == LEDGER and ledger_damage(self._file.parent):
             say(renew_ledger(self._file))
         try:

@@ -26,7 +26,7 @@ def show_evidence(evidence: Evidence) -> str:
     if evidence.summaries:
         lines += ["Summaries", ""]
     for rank, summary in enumerate(evidence.summaries, start=1):
-        location = f"layer {summary.item.layer} · of {len(summary.item.members)} passages"
+        location = f"layer {summary.item.layer} · from {len(summary.item.members)} passages"
         lines += [wrapped(f"{rank}. {summary.score:.3f} · {location}", ""), wrapped(summary.item.text), ""]
     if evidence.findings:
         lines += ["Intermediate findings", ""]
@@ -155,7 +155,7 @@ def passage_text(passage: Passage | Excerpt) -> str:
 
 
 def show_explanation(explanation: Explanation) -> str:
-    """The passage, its rank and score in every mode, what it shares with the question, its leads, and the passages ranked above it."""
+    """The passage, its rank and score in every mode, what it shares with the question, the links to it, and the passages ranked above it."""
     passage = explanation.passage
     own = f"its rank is {explanation.own_rank:,} and its score {explanation.own_score:.3f}"
     clues = [*_clues("words", explanation.words), *_clues("names", explanation.names)]

@@ -65,10 +65,10 @@ class Attribution(NamedTuple):
 class MessageParts:
     """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
 
-    `handling` decides what happens to sentences that the passages do not support. To drop them, the verifier checks each paragraph as it
-    ends, and if no sentence of the answer remains, the answer becomes a refusal; to mark them, the whole text is checked at the end. With
-    `fallback`, a note and the best passage are appended to text without an answer, unless the client set the format or the model called
-    a tool. `question` is the question that the text answers.
+    `handling` decides what happens to sentences that the passages do not support. With "drop", the verifier checks each paragraph as it ends,
+    and if no sentence of the answer remains, the answer becomes "not in the documents"; with "mark", the whole text is checked at the end;
+    with "ignore", nothing is checked. With `fallback`, a note and the best passage are appended to text without an answer, unless the client set
+    the format or the model called a tool. `question` is the question that the text answers.
     """
 
     def __init__(
@@ -100,9 +100,9 @@ class MessageParts:
         return tuple(dict.fromkeys((*self._reasoning.gate.removed, *self._content.gate.removed)))
 
     def checks(self) -> dict[str, Any]:
-        """The findings about the text, once it is complete: removed numbers, sentences that the passages do not seem to support, sentences
-        that cannot be judged (`part` is the field of the message), how many were judged (None if the check is off), and whether the model
-        wrote an answer.
+        """The findings about the text, once it is complete: removed numbers, sentences that the passages do not seem to support and sentences
+        that cannot be judged (each with the field of the message that contains it as `part`), how many were judged (None if the check is
+        off), and whether the model wrote an answer.
         """
         fields = (self._reasoning, self._content)
         counts = [count for field in fields if (count := field.checked()) is not None]
@@ -186,11 +186,11 @@ def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
     quotation = quote(check_citations(with_title(excerpts[0]), 0).text)
     if len(quotation) > QUOTED_CHARS:
         quotation = f"{quotation[:QUOTED_CHARS].rpartition(' ')[0]} …"
-    return f"{NO_ANSWER} The passage nearest to the question: {quotation} [1]"
+    return f"{NO_ANSWER} The passage that best matches the question: {quotation} [1]"
 
 
 class PlainParts:
-    """Like MessageParts, for text that is not based on passages: it is shown unchanged, and nothing is found in it."""
+    """Like MessageParts, for text that is not based on passages: it is shown unchanged and is not checked."""
 
     removed: tuple[int, ...] = ()
 
@@ -220,7 +220,7 @@ def uses_our_form(body: Mapping[str, Any]) -> bool:
 
 
 class _Field:
-    """One field of a message: its sections, joined by empty lines and passed through the gates."""
+    """One field of a message: its sections, joined by empty lines and passed through the citation gate and, to drop sentences, the support gate."""
 
     def __init__(self, name: str, passages: int, checker: SupportChecker, drop_unsupported: bool) -> None:
         self.gate = CitationGate(passages)

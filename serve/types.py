@@ -19,7 +19,7 @@ class Engine(LanguageModel, Protocol):
 class Cost:
     """The cost of one part of an answer: calls of the language model, their tokens, and the seconds that the part took, including encoder and model.
 
-    `replayed` of the calls were answered from a ledger and count with their original cost.
+    `replayed` is how many of the calls were answered from a ledger; their original tokens and time are included.
     """
 
     calls: int

@@ -81,19 +81,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude modules and tests, which live until the end of the run, from garbage collection, which some code requests at each step."""
+    """Exclude modules and tests from garbage collection: they live until the end of the run, and some code collects garbage at each step."""
     gc.collect()
     gc.freeze()
 
 
 def missing_item(reason: str) -> str | None:
-    """The missing item that a skip reason names, in the words of the last line; None if installing something would not make the test run."""
+    """The missing item that a skip reason names, as the last line of a run names it; None if installing something would not make the test run."""
     matches = ((re.search(pattern, reason), words) for pattern, words in MISSING_ITEMS.items())
     return next((match.expand(words) for match, words in matches if match), None)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Print the last line of a run, after its totals; worker processes of pytest-xdist print none."""
+    """If tests were skipped because an item is missing, name these items in a last line; worker processes of pytest-xdist print none."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
     counts = Counter(words for report in skipped if (words := missing_item(report.longrepr[2])))

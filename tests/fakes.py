@@ -1,4 +1,4 @@
-"""Stand-ins for models: scripted replies and vectors from hashes. Everything else in the tests is real."""
+"""Stand-ins for models that many tests share: scripted replies, and vectors from hashes."""
 
 import json
 import re
@@ -208,7 +208,7 @@ def _chat_chunks(body: dict[str, Any], text: str) -> Iterator[str]:
 
 
 def requested_passage(body: dict[str, Any]) -> tuple[str, str]:
-    """Title and text of the passage that a request for an extraction quotes."""
+    """Title and text of the passage that a request for extraction quotes."""
     title, _, text = body["messages"][1]["content"].partition("\nPassage: ")
     return json.loads(title.removeprefix("Title: ")), json.loads(text)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 ROUNDS = 3
 MIN_SECONDS = 0.01
-"""A call is repeated until it takes this long, so that the inaccuracy of the clock does not hide growth."""
+"""A call is repeated until the repeats together take this long, so that the inaccuracy of the clock does not hide growth."""
 
 
 def assert_linear(prepare: Callable[[int], Callable[[], object]], size: int) -> None:

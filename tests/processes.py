@@ -28,7 +28,7 @@ def modegraph(*words: object) -> list[str]:
 def until(
     condition: Callable[[], object], seconds: float = 30.0, process: "subprocess.Popen[Any] | None" = None
 ) -> None:
-    """Wait until `condition()` is true; fail if it is not within `seconds`, or if `process` ends before."""
+    """Wait until `condition()` is true; fail if it is still false after `seconds`, or if `process` ends first."""
     end = time.monotonic() + seconds
     while not condition():
         assert process is None or process.poll() is None, f"the process ended with status {process.poll()}"

@@ -24,7 +24,7 @@ from modegraph.cli_root import LIBRARIES
 from tests.places import ROOT
 from tests.test_configs import CONFIGS
 
-# Except docs/troubleshooting/messages.md, whose command lines are incomplete.
+# The files whose command lines are checked; docs/troubleshooting/messages.md is not among them, since its command lines are incomplete.
 PAGES = [
     ROOT / "AGENTS.md",
     ROOT / "README.md",
@@ -76,7 +76,7 @@ def test_the_commands_of_the_program_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_has_a_short_description_and_reports_user_errors(name: str) -> None:
+def test_a_command_has_a_short_description_and_the_class_that_reports_user_errors(name: str) -> None:
     command = COMMANDS[name]
     assert isinstance(command, Command)
     first = command.help.split("\n\n")[0]
@@ -87,19 +87,21 @@ def test_a_command_has_a_short_description_and_reports_user_errors(name: str) ->
 
 
 @pytest.mark.parametrize("name", GROUPS)
-def test_a_group_has_help_and_reports_user_errors(name: str) -> None:
+def test_a_group_has_help_and_the_class_that_reports_user_errors(name: str) -> None:
     assert isinstance(GROUPS[name], Group) and GROUPS[name].help
 
 
 @pytest.mark.parametrize(("name", "param"), OPTIONS, ids=[f"{name} {param.opts[0]}" for name, param in OPTIONS])
-def test_every_option_has_help_a_group_and_a_metavar(name: str, param: Any) -> None:
+def test_every_option_has_help_and_a_group_and_only_flags_have_no_metavar(name: str, param: Any) -> None:
     assert re.fullmatch(r"\S.{8,}\.", param.help or "", flags=re.DOTALL), (
         "write a help text of at least ten characters that ends with a full stop"
     )
     assert param.help.endswith("Repeatable.") == param.multiple
     assert param.rich_help_panel in PANELS
     assert (param.metavar == "") == bool(param.is_flag) and param.metavar == (param.metavar or "").upper()
-    assert [opt for opt in param.opts if opt.startswith("--")] == list(param.opts), "no short options"
+    assert [opt for opt in param.opts if opt.startswith("--")] == list(param.opts), (
+        "an option should have no short form"
+    )
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -120,7 +122,7 @@ def test_an_option_has_one_meaning() -> None:
     assert {option: found for option, found in meanings.items() if len(found) > 1} == {}
 
 
-def test_every_command_but_serve_has_the_same_default_mode() -> None:
+def test_every_command_with_a_mode_except_serve_has_the_same_default_mode() -> None:
     """Without `--mode`, `serve` uses the mode in its settings."""
     modes = {name: param.default for name, param in OPTIONS if param.opts[0] == "--mode"}
     assert modes.pop("serve") is None
@@ -339,7 +341,7 @@ def test_a_documented_command_line_is_valid(file: str, line: str) -> None:
         words = shlex.split(line.replace("…", "ELLIPSIS"), comments=True)[1:]
     except ValueError:
         words = line.split()[1:]
-    assert is_a_command_line(words), "no command of that name"
+    assert is_a_command_line(words), f"modegraph has no command {words[:1]}"
     name, command, rest = command_of(words)
     known = {opt: param for param in command.params for opt in param.opts} | {"--help": None, "-h": None}
     for word in rest:
@@ -351,7 +353,7 @@ def test_a_documented_command_line_is_valid(file: str, line: str) -> None:
         )
 
 
-def test_command_lines_in_the_docs_are_found() -> None:
+def test_command_lines_in_the_docs_are_found_and_an_option_is_repeated_for_each_of_its_values() -> None:
     assert len(DOCUMENTED) > 60 and len({file for file, _ in DOCUMENTED}) > 10
     assert spread(["--modes", "a", "b"], {"--modes"}) == ["--modes", "a", "--modes", "b"]
 

@@ -131,7 +131,7 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
 
 
 @pytest.mark.parametrize("file", [file for file in CONFIGS if file.parent.name == "train"], ids=lambda file: file.stem)
-def test_the_papers_recipes_are_shipped(file: Path) -> None:
+def test_a_training_config_has_the_recipe_of_its_paper(file: Path) -> None:
     """Every config for pairs or for K = 8 has GraphMPA's recipe; configs for SFT have it with the learning rate of an adapter.
 
     EXO's recipe: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4. The configs for smollm2, the readers, the reward

@@ -1,4 +1,4 @@
-"""The documentation: the files and link targets that it names exist, and the README and the tour are short."""
+"""The documentation: the files and link targets that it names exist, the README is short, and the tour names one or two files per question."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ FILE = re.compile(r"`([\w./{},-]+\.(?:py|txt|yaml|jsonl|md|svg|toml))(?::[^`]*)?
 MADE_BY_USERS = re.compile(
     r"^(?:my-|train|settings|run|config|[AB]|report|log|card|progress|rounds|adapter_config|corpus|questions|items|answers|vocab)"
 )
-"""Names of files that a user or a run creates."""
+"""Beginnings of the names of files that a user or a run creates."""
 TRACKED = {line for line in subprocess.check_output(["git", "ls-files"], cwd=ROOT, text=True).split("\n") if line}
 
 

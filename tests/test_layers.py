@@ -144,7 +144,7 @@ def folder_of(module: str, known: dict[str, Path]) -> str:
 
 
 def imported_folders(known: dict[str, Path]) -> dict[str, set[str]]:
-    """The folders that the files of each folder import. Command-line modules may import anything, and nothing imports them."""
+    """The folders that the files of each folder import. Command-line modules are left out: they may import anything, and nothing imports them."""
     imported: dict[str, set[str]] = {folder_of(module, known): set() for module in known}
     for module, file in known.items():
         if not file.name.startswith("cli"):
@@ -219,7 +219,7 @@ def test_folders_of_tests_mirror_those_of_the_packages() -> None:
         )
 
 
-def test_opening_an_index_imports_neither_its_store_nor_the_readers_of_documents() -> None:
+def test_importing_the_module_of_an_index_loads_no_code_that_builds_or_answers() -> None:
     script = "import sys, graph.index.index; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     unwanted = ("sqlite3", "graph.extract", "graph.build", "graph.store.rows", "graph.answer", "graph.documents")

@@ -43,7 +43,10 @@ class Server:
 
 @contextmanager
 def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[object] = ()) -> Iterator[Server]:
-    """A vLLM server that is ready to serve the model in a folder, with a context of `max_tokens` and the options `more`; stopped at the end."""
+    """A vLLM server that is ready to serve the model in a folder, with a context of `max_tokens` and the options `more`; stopped at the end.
+
+    `name` may be several names of the model, separated by spaces; the Server's `spec` has the first.
+    """
     port = free_port()
     options = ["--model", model, "--served-model-name", *name.split(), "--host", "127.0.0.1", "--port", port]
     options += ["--enforce-eager", "--max-model-len", max_tokens, "--structured-outputs-config"]

@@ -75,7 +75,7 @@ def version() -> str:
 
 
 def try_installed(wheel: Path, extras: str, work: Path) -> str:
-    """Install the wheel in an empty environment, then index the examples and ask, both outside the repository; returns one line on the result."""
+    """Install the wheel in an empty environment, then index the examples and ask QUESTION, both outside the repository; returns one line on the result."""
     environment, outside = work / "environment", work / "outside"
     outside.mkdir()
     venv.create(environment, with_pip=True)
@@ -97,7 +97,7 @@ def try_installed(wheel: Path, extras: str, work: Path) -> str:
     reply = json.loads(_run([modegraph, "ask", "isles", QUESTION, "--json"], outside))
     if SOURCE not in json.dumps(reply):
         sys.exit(
-            f"the reply to {QUESTION!r} has no passage of {SOURCE}; expected at least one: compare it with the reply in the repository"
+            f"the reply to {QUESTION!r} has no passage of {SOURCE}; expected at least one: compare it with that of `modegraph ask` in the repository"
         )
     return f"modegraph {version()} in an empty environment: indexed the examples, {QUESTION!r} finds {SOURCE}"
 
@@ -117,7 +117,7 @@ def _backend(source: Path, hook: str, out: Path) -> Path:
 def _run(command: list[str], folder: Path) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
-        sys.exit(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
+        sys.exit(f"{' '.join(command)} exited with {done.returncode}, expected 0: {done.stderr.strip()}")
     return done.stdout
 
 

@@ -73,7 +73,7 @@ def tiny(
 
 
 def sft(config: Config = None, settings: Set = None, as_json: AsJson = False) -> None:
-    """Fine-tune a model on the answers of conversations or reading rows, or on the chosen sides of pairs (SFT)."""
+    """Fine-tune a model on the answers of conversations or reading rows, or on the chosen responses of pairs (SFT)."""
     from train.run.settings import SftSettings
 
     chosen = settings_of(SftSettings, config, settings)
@@ -279,9 +279,9 @@ def selector(
 
 
 def show_selector(record: SelectorRecord) -> None:
-    """Print the figures of a run, one per line."""
+    """Print the figures of a selector: a line for each ranked data set, then one for each other figure."""
     for ranked in record.ranked:
-        figures = f"MAP {ranked.selector:.3f}, cosine {ranked.cosine:.3f}, {ranked.questions} questions"
+        figures = f"MAP {ranked.selector:.3f} (by cosine {ranked.cosine:.3f}), {ranked.questions} questions"
         print(f"{ranked.dataset} {ranked.split:5} {figures}")
     for name, value in record.figures.items():
         print(f"{name:30} {value:.4g}")
@@ -303,8 +303,8 @@ def verifier(
 ) -> None:
     """Train a verifier, which marks sentences that their cited passages do not support.
 
-    It learns from the data of `synth claims`, and with --set real=FOLDER also from sentences that people labelled, as written by
-    `data import support`; use it with --verifier FOLDER.
+    It learns from the data of `synth claims`, and with --set real=FOLDER also from sentences that people labelled, in a folder
+    that `data import support` wrote; use it with --verifier FOLDER.
     """
     from train.run.settings import VerifierSettings
 

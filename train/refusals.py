@@ -1,11 +1,11 @@
-"""Refusals anchored at the initial model: training changes a model's tendency to refuse only as far as its prompts show whether they can be answered.
+"""Refusals anchored at the initial model: training changes how often a model refuses only as far as the prompts show whether they can be answered.
 
-In the plain loss, the share of refusals among the rows sets how often a model refuses, whether or not it recognises when to
-(docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal): given that it does not begin
-with the first token of a refusal. Whether to refuse is learned as a correction: with m the log-odds of that token after the prompt, and m_0
-those of the initial model, the loss is the logistic loss of ±(m − m_0), with equal total weight for both kinds of rows. If prompts do not distinguish
-the kinds, the loss is minimal at m = m_0, whatever their shares. (This is a logistic regression with an offset; m − m_0 is DPO's
-log-ratio of one token, minus that of its complement.)
+With the plain loss, the share of refusals among the rows determines how often a model refuses, even if it cannot tell when it should
+(docs/log.md, "Refusals anchored at the initial model"). Here an answer's loss is −log π(y | x, no refusal), given
+that its first token is not that of a refusal. A second term trains the decision to refuse: with m the log-odds of a refusal's first token after the
+prompt, and m_0 those of the initial model, it is the logistic loss of m − m_0 for rows that refuse and of −(m − m_0) for rows that answer, with equal
+total weight for both kinds of rows. If the prompts do not distinguish the kinds, this term is minimal at m = m_0, whatever the shares of the kinds.
+(This is a logistic regression with an offset; m − m_0 is DPO's log-ratio of one token, minus that of its complement.)
 
 Legend: R rows of some groups, in order."""
 
@@ -41,7 +41,7 @@ def with_refusals(group: TokenizedGroup, token: int) -> TokenizedGroup:
 
 
 def refusal_signs(groups: Sequence[TokenizedGroup], refusal: Sequence[int]) -> Tensor:
-    """1 for a row that refuses, −1 for one that answers, 0 for one that only begins like a refusal: float32[R]. The groups are those of `with_refusals`."""
+    """1 for a row that refuses, −1 for one that answers, 0 for one that only begins like a refusal: float32[R]. The groups are made by `with_refusals`."""
     found = []
     for group in groups:
         rows = len(group.responses) // 2
@@ -68,9 +68,10 @@ def log_odds(logps_R: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AnchoredRefusals:
-    """The loss: the layout, the tokens of a refusal, the initial values of the trained weights, and the weights of a row that refuses and of one that answers.
+    """The loss. `logps_of` computes log-probabilities, `refusal` has the tokens of a refusal, and `initial` the initial values of the trained weights.
 
-    The weight of a kind is 0 if no row is of that kind; the log-odds are then pulled equally in both directions, and so stay at their initial values.
+    `refusal_weight` and `answer_weight` are the factors of the second term for a row that refuses and for one that answers. A factor is 0 if there is no
+    such row; any change in the log-odds is then penalised, whatever its sign, so that they stay at their initial values.
     """
 
     logps_of: LogpsOf
@@ -98,7 +99,7 @@ class AnchoredRefusals:
 
 
 def answers_and_refusals(logps: Tensor, groups: Sequence[TokenizedGroup]) -> tuple[Tensor, Tensor]:
-    """The log-probabilities of groups made by `with_refusals`, split into those of answers and those of refusals: float32[R] each."""
+    """The log-probabilities of groups made by `with_refusals`, split into those of the rows' responses and of the added refusals: float32[R] each."""
     sizes = [len(group.responses) for group in groups]
     halves = [part.chunk(2) for part in torch.split(logps, sizes)]
     answers, refusals = zip(*halves, strict=True)
@@ -132,7 +133,7 @@ def at_weights(model: Any, weights: Mapping[str, Tensor]) -> Iterator[None]:
 def anchor_refusals(
     model: Any, groups: Sequence[TokenizedGroup], refusal: tuple[int, ...], logps_of: LogpsOf
 ) -> AnchoredRefusals:
-    """The loss of groups of `with_refusals`, anchored at the current model."""
+    """The loss of groups made by `with_refusals`, anchored at the current model."""
     signs_R = refusal_signs(groups, refusal)
     rows, refused, answered = (int(each) for each in (signs_R.abs().sum(), (signs_R > 0).sum(), (signs_R < 0).sum()))
     weights = (rows / (2 * count) if count else 0.0 for count in (refused, answered))

@@ -30,7 +30,7 @@ from train.run.save import check_output, fresh_folder
 from train.run.settings import RewardSettings
 
 COMPONENT = "reward_model"
-TEXTS_AT_ONCE = 8
+SCORING_BATCH_SIZE = 8
 DIGITS = 6
 
 
@@ -44,7 +44,7 @@ class ScoredData:
 
 
 def train_reward(settings: RewardSettings) -> RunRecord:
-    """From settings to a finished run at `settings.output`; UserError before the first step for bad input."""
+    """Train a reward model by `settings` and save the run at `settings.output`; UserError before the first step for invalid input."""
     if is_adapter(settings.model):
         found = f"model {settings.model!r} is an adapter of a language model"
         raise UserError(found, "a full model", "start from its base, or merge it first (`train export --merge`)")
@@ -55,9 +55,9 @@ def train_reward(settings: RewardSettings) -> RunRecord:
 
 
 def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path) -> RewardTrainer:
-    """TRL's trainer of −log σ(r_chosen − r_rejected), plus the term weighted by `center`; no row is dropped for its length, which `prepare` checks.
+    """TRL's trainer, which minimises −log σ(r_chosen − r_rejected) + `center` · (r_chosen + r_rejected)²; `prepare` checks the lengths, so no row is dropped.
 
-    Trained weights are float32: a head in the base's bfloat16 would round small steps away.
+    Trained weights are float32: in the base model's bfloat16, a head would lose small updates to rounding.
     """
     without_dropout(start.model)
     arguments = RewardConfig(
@@ -82,7 +82,7 @@ def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path
 def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
     """Copy the scored responses of `data`, file by file, to `output`, with the component `reward_model` added, or replaced.
 
-    UserError if `output` exists and is not an empty folder, if `data` has no responses, or as in `score_texts`; then nothing is written.
+    UserError if `output` exists and is not an empty folder, if `data` is not a folder of responses, or as in `score_texts`; then nothing is written.
     """
     check_output(output)
     files = split_files(data)
@@ -102,12 +102,12 @@ def score_responses(folder: Path, data: Path, output: Path) -> ScoredData:
 
 
 def with_reward(row: ResponseRow, rewards: Iterator[float]) -> ResponseRow:
-    """The row with the next of `rewards` as its component `reward_model`."""
+    """The row with the next values of `rewards`, one per response, as its component `reward_model`."""
     return replace(row, rewards={**row.rewards, COMPONENT: tuple(islice(rewards, len(row.responses)))})
 
 
 def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: Sequence[str]) -> list[float]:
-    """σ(r) of each response to its prompt, 0 to 1, in order. Padding is on the right, where nothing attends to it.
+    """σ(r) of each response to its prompt, 0 to 1, in order. Padding is on the right, where no token of the text attends to it.
 
     UserError if `folder` is not a run of `train reward`, or for a text beyond the model's context.
     """
@@ -123,10 +123,10 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     if longest > config.max_position_embeddings:
         number = [len(row.ids) for row in rows].index(longest)
         found = f"a prompt and response of {longest:,} tokens together; the response is {responses[number]!r:.60}"
-        expected = f"at most the model's context of {config.max_position_embeddings:,}"
+        expected = f"at most the model's context of {config.max_position_embeddings:,} tokens"
         raise UserError(found, expected, "leave the row out")
     check_rotation(config, [len(row.ids) for row in rows])
-    batches = [rows[first : first + TEXTS_AT_ONCE] for first in range(0, len(rows), TEXTS_AT_ONCE)]
+    batches = [rows[first : first + SCORING_BATCH_SIZE] for first in range(0, len(rows), SCORING_BATCH_SIZE)]
     rewards: list[float] = []
     with torch.no_grad():
         for batch in track(batches, "responses scored", len(rows), len):

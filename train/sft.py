@@ -46,7 +46,7 @@ MEASURED_TOKENS = 4096
 
 @dataclass(frozen=True)
 class SftData:
-    """The training groups of a run, the groups of its dev loss, the dev conversations to answer, and with anchored refusals a refusal's tokens."""
+    """The training groups of a run, the groups of its dev loss, the dev conversations to answer, and, if refusals are anchored, the tokens of a refusal."""
 
     train: list[TokenizedGroup]
     dev: list[TokenizedGroup]
@@ -64,7 +64,7 @@ def train_sft(settings: SftSettings) -> RunRecord:
 
 
 def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> SftData:
-    """The groups of train.jsonl and dev.jsonl; UserError with file and line for rows that are unusable or too long."""
+    """The groups of train.jsonl and dev.jsonl; UserError for an unusable or over-long row, and for `eval_steps` without dev rows."""
     folder = Path(settings.data)
     dev_file = folder / "dev.jsonl"
     train = read_conversations(folder / "train.jsonl")
@@ -79,18 +79,18 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
         max_tokens = settings.group_tokens or settings.max_length_tokens
         return share_prefixes(tokenized, [row.context for row in rows], max_tokens)
 
-    dev_groups = spread(groups(dev, dev_file), settings.eval_rows)
-    data = SftData(groups(train, folder / "train.jsonl"), dev_groups, spread(dev, settings.eval_rows))
+    dev_groups = evenly_spaced_rows(groups(dev, dev_file), settings.eval_rows)
+    data = SftData(groups(train, folder / "train.jsonl"), dev_groups, evenly_spaced_rows(dev, settings.eval_rows))
     if not settings.anchor_refusals:
         return data
     refusal = tokenize_row(tokenizer, train[0].prompt, NOT_FOUND).completion
     return replace(data, train=[with_refusals(group, refusal[0]) for group in data.train], refusal=refusal)
 
 
-def spread(rows: Sequence[Any], count: int) -> list[Any]:
-    """`count` evenly spaced rows, because the first rows may all belong to one set.
+def evenly_spaced_rows(rows: Sequence[Any], count: int) -> list[Any]:
+    """`count` evenly spaced rows, because the first rows may all come from one data set.
 
-    >>> spread("abcdefg", 3), spread("ab", 3)
+    >>> evenly_spaced_rows("abcdefg", 3), evenly_spaced_rows("ab", 3)
     (['a', 'c', 'e'], ['a', 'b'])
     """
     return [rows[len(rows) * number // count] for number in range(count)] if count < len(rows) else list(rows)
@@ -99,7 +99,7 @@ def spread(rows: Sequence[Any], count: int) -> list[Any]:
 def share_prefixes(
     rows: Sequence[TokenizedRow], contexts: Sequence[tuple[str, ...]], max_tokens: int
 ) -> list[TokenizedGroup]:
-    """Rows as groups: consecutive rows with the same context, if they have one, up to `max_tokens` together."""
+    """Rows as groups: consecutive rows with the same passages and a common beginning are one group, up to `max_tokens`; any other row is a group of its own."""
     groups: list[TokenizedGroup] = []
     pending: list[TokenizedRow] = []
     shared = 0
@@ -166,12 +166,12 @@ class SftTrainer(GroupTrainer):
 
 
 def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
-    """The number of scored tokens in some groups: those of answers, and the refusal tokens of `with_refusals`."""
+    """The number of scored tokens in the groups: those of answers, and the refusal tokens of `with_refusals`."""
     return sum(group.scored_tokens for group in groups)
 
 
 def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedTokenizerBase, folder: Path) -> SftTrainer:
-    """The trainer of the model with its adapter; with `eval_steps`, it ends with the checkpoint with the best F1."""
+    """The trainer of the model with its adapter; with `eval_steps`, training ends by loading the checkpoint with the best F1."""
     set_seed(settings.seed)
     model = load_start(settings, tokenizer)
     model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
@@ -219,7 +219,7 @@ def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:
 
 
 def reading_figures(model: Any, tokenizer: PreTrainedTokenizerBase, rows: Sequence[Conversation]) -> dict[str, float]:
-    """The figures of greedy answers: exact match, F1, and the share of exact answers (where there are gold passages) that cite these alone."""
+    """The figures of greedy answers: exact match, F1, and, of the exact answers to rows with gold passages, the share that cites only these passages."""
     prompts = tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])
     limit = 2 * max(len(row.completion) for row in prompts)
     order = sorted(range(len(rows)), key=lambda row_number: prompts[row_number].prompt_tokens)

@@ -36,11 +36,11 @@ from train.run.save import Outcome, about_run, fresh_folder, run_record, save_ru
 from train.run.settings import TinySettings
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
-STEPS_PER_ROW = 10
+STEPS_PER_LOG_ROW = 10
 
 
 def train_tiny(settings: TinySettings) -> RunRecord:
-    """From texts to a finished run at `settings.output`; UserError for missing or too few texts, or an impossible width."""
+    """Train a tokenizer and a Llama on the texts, and save the run at `settings.output`; UserError for missing or too few texts, or an invalid hidden_size."""
     quiet_libraries()
     with fresh_folder(Path(settings.output), about=about_run("tiny", settings)) as folder:
         texts = read_texts(Path(settings.texts))
@@ -63,7 +63,7 @@ def read_texts(source: Path) -> list[str]:
 def train_tokenizer(texts: Sequence[str], vocabulary: int, context_tokens: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer (any text round-trips) with pad, start and end tokens and the chat template.
 
-    The words that every prompt and answer contains are added once per text, so that the answer form takes few tokens.
+    The words that every prompt and answer contain are added once per text, so that they take few tokens.
     """
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -85,7 +85,7 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int, context_tokens: int) 
 
 
 def new_llama(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -> Any:
-    """A Llama with random weights drawn from the seed; input and output embeddings are one matrix."""
+    """A Llama with random weights, which the seed determines; input and output embeddings are one matrix."""
     if settings.hidden_size % (2 * settings.heads):
         found = f"hidden_size = {settings.hidden_size} with heads = {settings.heads}"
         raise UserError(found, "heads of an even integer width", "set hidden_size to a multiple of 2 x heads")
@@ -107,12 +107,12 @@ def new_llama(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -> Any
 
 
 def token_stream(texts: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Tensor:
-    """All texts end to end, separated by blank lines: int64[tokens]. The end token is left to fine-tuning."""
+    """All texts end to end, each followed by a blank line: int64[tokens]. They contain no end token, which only fine-tuning teaches."""
     return torch.tensor([token for text in texts for token in tokenizer(f"{text}\n\n")["input_ids"]])
 
 
 def random_blocks(stream: Tensor, batch_size: int, block_tokens: int, steps: int, seed: int) -> Iterator[Tensor]:
-    """`steps` batches int64[B, T] of random windows of the stream, equal for equal seeds."""
+    """`steps` batches int64[B, T] of random windows of the stream, the same for the same seed."""
     if len(stream) <= block_tokens:
         found = f"the texts have {len(stream)} tokens"
         raise UserError(found, f"more than block_tokens = {block_tokens}", "give more text, or set block_tokens lower")
@@ -137,7 +137,7 @@ def pretrain(model: Any, stream: Tensor, settings: TinySettings, folder: Path) -
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        if step % STEPS_PER_ROW == 0 or step == settings.steps:
+        if step % STEPS_PER_LOG_ROW == 0 or step == settings.steps:
             figures = {"loss": loss.item(), "learning_rate": schedule.get_last_lr()[0]}
             log.append({"step": step, **figures})
             note_progress(folder, step, settings.steps, figures)

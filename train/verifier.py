@@ -95,7 +95,7 @@ class VerifierRecord:
 
 @dataclass(frozen=True)
 class Claims:
-    """Claims of one split. `label_n` is 1 for an unsupported claim; `kind_n` is the kind of each."""
+    """Claims of one split. `label_n` is 1 for an unsupported claim; `kind_n` is the kind of each claim."""
 
     readings: Readings
     label_n: Ints
@@ -108,7 +108,7 @@ class Claims:
 
 
 def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dict[str, str]]:
-    """The rows of each split, and the fingerprint of each folder by its name; UserError for unusable data."""
+    """The rows of each split, and the fingerprint of each folder, by the folder's name; UserError for unusable data."""
     rows: dict[str, list[ClaimRow]] = {split: [] for split in SPLITS}
     fingerprints = {}
     for folder in folders:
@@ -116,7 +116,11 @@ def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dic
         for split, split_rows in folder_rows.items():
             rows[split] += split_rows
     for split, split_rows in rows.items():
-        _check_labels(split, split_rows, "make claims from more documents, or add another --data")
+        _check_labels(
+            f"{', '.join(map(str, folders))}, {split}",
+            split_rows,
+            "make claims from more documents, or add another --data",
+        )
     _check_passages(rows)
     return rows, fingerprints
 
@@ -153,7 +157,7 @@ def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]],
     rows, fingerprint = read_labelled(folder, lambda values, _: claim_from_json(values), claim_problems, expected)
     if not rows:
         found = f"{folder}: none of {', '.join(f'{split}.jsonl' for split in SPLITS)}"
-        raise UserError(found, f"a folder of {made_by}", "make the data")
+        raise UserError(found, f"a folder of {made_by}", f"make the data with {made_by}")
     return rows, fingerprint
 
 
@@ -166,7 +170,7 @@ def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
 
 
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
-    """UserError for rows of two splits with the same passages."""
+    """UserError if two splits have rows with the same passages."""
     passages = {split: {(row.passage, *row.further): row.id for row in rows.get(split, ())} for split in SPLITS}
     remedy = "make the data again, from all documents in one run"
     check_apart("passage", passages, "splits that share no passage", remedy)
@@ -211,10 +215,10 @@ It was fitted to the train rows of the sets below, sentences that people labelle
 value of at least 0.5 that marks at most {share:g} of the supported dev rows of every set and of the data above; AUC is measured on dev rows, \
 to which no weight was fitted. The probability assumes that the share of unsupported sentences is the same as in these train rows. Licences are \
 those that the sets state."""
-ABOUT = """Gradient-boosted trees that estimate the probability that passages do not support a sentence, from the words that both share: \
+ABOUT = """Gradient-boosted trees that estimate the probability that passages do not support a sentence, by comparing the sentence with them: \
 names, numbers, negations, opposites, word order and neighbouring words. Made by `modegraph train verifier` from sentences that rules \
 restated or falsified; no encoder and no language model is called. Trees are fitted on train, with early stopping on dev, where temperature and \
-threshold are chosen; the test figures are for documents that were used for neither."""
+threshold are chosen; the test figures are for documents that were used neither for fitting nor for choosing."""
 LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and miss an error that only \
 knowledge of the subject reveals. It recognises negations and opposites in English only."""
 USE = '`modegraph ask INDEX "question" --model SPEC --verifier FOLDER`, and `serve --verifier FOLDER`.'

@@ -38,7 +38,7 @@ FLOAT16_LOSS, ANN_LOSS, MIN_RECALL = 0.003, 0.005, 0.98
 """The largest allowed change of Recall@5 with float16 and with ANN, and the smallest allowed recall of the ten exact nearest neighbours."""
 
 
-def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
+def rewrite_vectors(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> IndexData:
     """The data with its vectors rewritten to `folder` as `dtype`, and with ANN indexes for tables of at least `ann_rows` rows."""
     changed = {}
     for _, field in VECTOR_FIELDS.values():
@@ -50,7 +50,7 @@ def stored_as(folder: Path, data: IndexData, dtype: str, ann_rows: int) -> Index
 
 
 def recalls(index: Index, questions: Sequence[Question], vectors_QD: Floats) -> dict[str, float]:
-    """Recall@5 and median processor milliseconds of every mode."""
+    """Recall@5 of every mode, and the median processor time of a query in milliseconds."""
     figures = {}
     for mode in MODES:
         ask = partial(STRATEGIES[mode], index, settings=RetrieveSettings(mode=mode, top_k=10))
@@ -70,7 +70,7 @@ def neighbour_recall(index: Index, exact: Index, vectors_QD: Floats) -> dict[str
     for kind in KINDS:
         ours, theirs = (getattr(item.data, VECTOR_FIELDS[kind][1]) for item in (index, exact))
         same = [len(np.intersect1d(nearest(ours, q, 10)[0], nearest(theirs, q, 10)[0])) / 10 for q in vectors_QD]
-        recalls_by_kind[f"{kind}: recall@10 of questions"] = float(np.mean(same))
+        recalls_by_kind[f"{kind}: recall of the 10 nearest"] = float(np.mean(same))
     return recalls_by_kind
 
 
@@ -86,14 +86,14 @@ def measure(folder: Path, file: Path, limit: int | None) -> tuple[dict[str, floa
     for variant, dtype, ann_rows, loss in (
         ("float16", "float16", sys.maxsize, FLOAT16_LOSS),
         ("ANN", "float32", 1, ANN_LOSS),
-        ("ANN of float16", "float16", 1, ANN_LOSS),
+        ("ANN on float16", "float16", 1, ANN_LOSS),
     ):
         with tempfile.TemporaryDirectory() as scratch:
-            other = replace(index, data=stored_as(Path(scratch), index.data, dtype, ann_rows))
+            other = replace(index, data=rewrite_vectors(Path(scratch), index.data, dtype, ann_rows))
             mode_figures = recalls(other, questions, vectors_QD)
             if ann_rows == 1:
                 passage_ann = other.data.passage_vectors_PD.segments[0].ann
-                assert passage_ann is not None
+                assert passage_ann is not None, f"{name}: expected an ANN index for passages"
                 figures[f"{name}: {variant}: lists probed for passages"] = passage_ann.probes
                 same = neighbour_recall(other, index, vectors_QD)
                 checks += [Check(f"{name}: {variant}: {key}", value, MIN_RECALL, True) for key, value in same.items()]

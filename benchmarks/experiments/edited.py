@@ -38,7 +38,7 @@ from graph.store.sqlite import SqliteStore
 from graph.types import Document
 
 SETTINGS = IndexSettings(communities="igraph", layers_on_edit="later", merge_factor=4)
-FIRST, WORDS = 30, 12
+INITIAL_DOCUMENTS, RANDOM_WORDS = 30, 12
 MAX_PATCHED_SHARE = 0.5
 """Share of changed documents up to which an edit writes patches; chosen so that an edit occasionally writes all arrays."""
 RANDOM_KILL_SHARE, MAX_KILL_DELAY_S, COMMIT_KILL_EVERY = 0.5, 0.4, 10
@@ -58,7 +58,9 @@ def document(source: str, version: int) -> Document:
     sentences += [f"The {chr(65 + rng.randrange(6))}antern sails to Tarn.", "J. Marlow keeps bees.", "東京の塔"][
         : rng.randint(1, 3)
     ]
-    sentences += [" ".join(f"w{rng.randrange(200)}" for _ in range(WORDS)).capitalize() + f" in {source} {version}."]
+    sentences += [
+        " ".join(f"w{rng.randrange(200)}" for _ in range(RANDOM_WORDS)).capitalize() + f" in {source} {version}."
+    ]
     return Document(source, "Jane Marlow" if rng.random() < 0.1 else "", " ".join(sentences))
 
 
@@ -161,7 +163,7 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
     """Make all edits while a reader runs, then compare the index with one built from scratch; returns the figures."""
     folder, notes, rng = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
-    state: State = {f"d{number}": 10_000 for number in range(FIRST)}
+    state: State = {f"d{number}": 10_000 for number in range(INITIAL_DOCUMENTS)}
     build_index(folder, [document(*item) for item in state.items()], SETTINGS, open_stub)
     (notes / STATES).write_text(json.dumps(state) + "\n")
     reader = os.fork()
@@ -171,7 +173,7 @@ def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
     kinds = {"inserted": 0, "updated": 0, "deleted": 0}
     for number in range(1, edits + 1):
         kind = rng.choices(["inserted", "updated", "deleted"], [3, 3, 2])[0]
-        source = f"d{FIRST + number}" if kind == "inserted" else rng.choice(sorted(state))
+        source = f"d{INITIAL_DOCUMENTS + number}" if kind == "inserted" else rng.choice(sorted(state))
         kinds[kind] += 1
         state = {item: version for item, version in state.items() if item != source}
         version = 10_000 + number

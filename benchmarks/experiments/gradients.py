@@ -1,4 +1,4 @@
-"""Do MS and DPO train a real model differently? The cosine of their gradients, at K = 2, 8 and 16 and two β_r.
+"""Do MS and DPO train a real model differently? The cosine of their gradients, at K = 2, 8 and 16 and two values of β_r.
 
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model smollm2 --prompts 16 --json
     python -P benchmarks/experiments/gradients.py responses/train.jsonl --model runs/ms --prompts 16 --json
@@ -49,14 +49,14 @@ SIZES, BETA, BETAS_REWARD = (2, 8, 16), 0.1, (0.25, 1.0)
 
 @dataclass(frozen=True)
 class Arm:
-    """A loss over groups of `size` responses with β_r."""
+    """A loss on groups of `size` responses, with `beta_reward` as its β_r."""
 
     loss: str
     size: int
     beta_reward: float
 
     def response_gradient(self, log_ratios_R: Tensor, rewards_R: Tensor, seed: str) -> Tensor:
-        """∂loss/∂Δ of each response to a prompt, with the loss averaged over the prompt's groups: float[R]."""
+        """The derivative of the loss, averaged over the prompt's groups, with respect to the log-ratio of each response: float[R]."""
         free_R = log_ratios_R.clone().requires_grad_()
         groups = split_into_groups(len(free_R), self.size, random.Random(seed))
         losses = [LOSSES[self.loss](free_R[None, at], rewards_R[None, at], BETA, self.beta_reward) for at in groups]
@@ -68,7 +68,7 @@ ARMS = tuple(Arm(*values) for values in product(LOSSES, SIZES, BETAS_REWARD))
 
 @dataclass
 class Gradients:
-    """Each arm's gradients, summed separately over even and odd prompts (float32[W] each), and the cosine of MS with DPO for each prompt."""
+    """Each arm's gradients, summed separately over prompts with even and odd numbers (float32[W] each), and the cosine of MS with DPO for each prompt."""
 
     halves: dict[tuple[Arm, int], Tensor] = field(default_factory=dict)
     by_prompt: dict[tuple[int, float], list[float]] = field(default_factory=dict)

@@ -60,7 +60,7 @@ from train.run.loop import quiet_libraries, run_trainer
 from train.run.settings import DpoSettings, MsSettings, PreferenceSettings, machine_precision
 
 ANSWER_TOKENS = 32
-PROMPTS_AT_ONCE = 32
+PROMPTS_PER_BATCH = 32
 GRID = 5
 """Number of KLs at which two frontiers are compared, from the lowest to the highest that both reach."""
 
@@ -70,8 +70,8 @@ def draw(
 ) -> Iterator[Samples]:
     """`samples` responses to each prompt (id and tokens) at temperature 1, in order; each response has its own seed, the same for every policy."""
     ends = frozenset([tokenizer.eos_token_id])
-    for first in range(0, len(prompts), PROMPTS_AT_ONCE):
-        batch = prompts[first : first + PROMPTS_AT_ONCE]
+    for first in range(0, len(prompts), PROMPTS_PER_BATCH):
+        batch = prompts[first : first + PROMPTS_PER_BATCH]
         rows = [ids for _, ids in batch for _ in range(samples)]
         longest = max(map(len, rows))
         ids_BT = torch.tensor([[0] * (longest - len(ids)) + list(ids) for ids in rows], device=model.device)
@@ -125,7 +125,7 @@ def draw_data(study: StudySettings, files: Sequence[Path], folder: Path, model_n
         taken += count
     train: list[ResponseRow] = []
     while len(train) < study.train_prompts and taken < len(prompts):
-        batch = prompts[taken : taken + PROMPTS_AT_ONCE]
+        batch = prompts[taken : taken + PROMPTS_PER_BATCH]
         rows = list(rows_of(model, tokenizer, batch, study.train_samples, seed))
         train += [row for row in rows if len(set(combine_rewards(row, weights))) > 1]
         taken += len(batch)
@@ -169,8 +169,8 @@ def measure(
     prompts = [(row.id, prompt_ids(tokenizer, row.prompt)) for row in rows]
     checkpoint = Checkpoint(update)
     drawn = list(draw(model, tokenizer, prompts, samples, seed=1))
-    for first in range(0, len(rows), PROMPTS_AT_ONCE):
-        groups = [each.group for each in drawn[first : first + PROMPTS_AT_ONCE]]
+    for first in range(0, len(rows), PROMPTS_PER_BATCH):
+        groups = [each.group for each in drawn[first : first + PROMPTS_PER_BATCH]]
         with torch.no_grad():
             logps_R = logps_of(model, groups)
             with model.disable_adapter():
@@ -252,7 +252,7 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
         "save_steps": None,
     }
     if not {"responses", "best_against_worst"} & arm.settings.keys():
-        # All responses to a prompt are one group, whatever the seed.
+        # All responses to a prompt are one group, whatever the seed, so all runs of the arm can share the reference's log-probabilities.
         changes["reference_cache"] = str(folder / f"reference-{job.arm}.safetensors")
     with tempfile.TemporaryDirectory() as scratch:
         settings = kind(**{**train_settings(arm), **changes, "output": f"{scratch}/run"})
@@ -318,7 +318,7 @@ def report(study: StudySettings, results: Path) -> dict[str, Any]:
 
 
 def arm_figures(arm: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Means over prompts and seeds at every checkpoint, with the standard deviation of the reward over seeds."""
+    """Means over prompts and seeds at every checkpoint, with the standard deviation of the reward across seeds."""
     points = []
     for at in zip(*(run["points"] for run in runs), strict=True):
         rewards = [fmean(point["reward"]) for point in at]
@@ -340,7 +340,10 @@ def arm_figures(arm: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def contrast(first: Mapping[int, Any], other: Mapping[int, Any], margin: float) -> dict[str, Any]:
-    """The difference at equal KL and at the end, by paired seeds: mean, interval, exact p, and p of the equivalence test."""
+    """The difference at equal KL and at the end, by paired seeds: mean, interval, exact p, and p of the equivalence test.
+
+    If the two runs of a seed have no common KL, the number of such seeds replaces the figures at equal KL.
+    """
     seeds = sorted(set(first) & set(other))
     equal = [difference(first[seed], other[seed]) for seed in seeds]
     at_end = [fmean(first[seed]["points"][-1]["reward"]) - fmean(other[seed]["points"][-1]["reward"]) for seed in seeds]

@@ -1,9 +1,9 @@
-"""A study that is killed repeatedly, against the same study undisturbed: do both write the same results?
+"""A study that is killed repeatedly, compared with the same study undisturbed: do both write the same results?
 
 Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
-tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed. Then it runs again: all its processes are killed
-(SIGKILL) at random moments within the duration of the first run, and it is restarted each time. Compared byte for byte: rows, weights,
-answers, and the alignment figures without times and paths.
+tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed. Then it is started --kills times, and all its
+processes are killed (SIGKILL) a random time after each start; a last start is left undisturbed. Compared byte for byte: rows, weights, answers, and
+the alignment figures without times and paths.
 """
 
 import os
@@ -25,24 +25,24 @@ from graph.shared.home import HOME
 from graph.shared.ids import checksum
 
 SYNTH_OPTIONS = "--questions {questions} --mode dense --top-k 2 --split train"
-SHORT = "--max-answer-tokens 96"
+MAX_TOKENS_OPTION = "--max-answer-tokens 96"
 STEPS = {
     "index/manifest.json": "index {documents} --out {to}/index",
     "pairs/summary.json": f"synth preferences {{to}}/index {SYNTH_OPTIONS} --out {{to}}/pairs",
     "tiny/run.json": "train tiny --config {configs}/tiny.yaml --set texts={documents} --set steps=250 --set output={to}/tiny",
     "sft/run.json": "train sft --config {configs}/sft.yaml --set model={to}/tiny --set data={to}/pairs --set max_steps=150 "
     "--set save_steps=25 --set output={to}/sft",
-    "responses/summary.json": f"synth responses {{to}}/index {SYNTH_OPTIONS} --policy hf:{{to}}/sft --samples 6 {SHORT} --limit 6 "
+    "responses/summary.json": f"synth responses {{to}}/index {SYNTH_OPTIONS} --policy hf:{{to}}/sft --samples 6 {MAX_TOKENS_OPTION} --limit 6 "
     "--out {to}/responses",
     "ms/run.json": "train ms --config {configs}/ms.yaml --set model={to}/sft --set data={to}/responses "
     "--set 'rewards={{length: 1.0}}' --set batch_size=1 --set max_steps=6 --set save_steps=2 --set output={to}/ms",
-    "alignment/alignment.json": f"eval alignment --data {{to}}/responses --samples 4 {SHORT} --split train --measured {{to}}/measured "
+    "alignment/alignment.json": f"eval alignment --data {{to}}/responses --samples 4 {MAX_TOKENS_OPTION} --split train --measured {{to}}/measured "
     "--runs {to}/ms --out {to}/alignment",
 }
 """The output and the command of each step: the study's steps in miniature."""
 ROWS = ("pairs/train.jsonl", "responses/train.jsonl", "report/values.jsonl")
 WEIGHTS = ("tiny/model.safetensors", "sft/model.safetensors", "ms/model.safetensors")
-TIMED = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
+TIMING_FIELD = re.compile(r'"(seconds|train_seconds)": [0-9.e-]+')
 LOADING_S = 8.0
 """Seconds that a start spends on loading libraries, before any work."""
 
@@ -57,7 +57,7 @@ def main() -> int:
     started = time.monotonic()
     run_to_its_end(write_study(alone))
     total = time.monotonic() - started
-    interrupted = run_with_kills(write_study(killed), run_durations(arguments.seed, arguments.kills, total))
+    interrupted = run_with_kills(write_study(killed), kill_delays(arguments.seed, arguments.kills, total))
     different = [name for name in (*ROWS, *WEIGHTS) if checksum(alone / name) != checksum(killed / name)]
     different += [] if figures_of(alone) == figures_of(killed) else ["alignment/alignment.json"]
     figures = {
@@ -137,7 +137,7 @@ def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
     return interrupted
 
 
-def run_durations(seed: int, kills: int, total: float) -> Iterator[float]:
+def kill_delays(seed: int, kills: int, total: float) -> Iterator[float]:
     """Seconds after which each start is killed: LOADING_S plus a random 50 to 100 % of total / (kills + 1), so that the kills spread over the whole study."""
     rng = random.Random(seed)
     yield from (rng.uniform(0.5, 1.0) * total / (kills + 1) + LOADING_S for _ in range(kills))
@@ -145,7 +145,9 @@ def run_durations(seed: int, kills: int, total: float) -> Iterator[float]:
 
 def figures_of(folder: Path) -> str:
     """The text of the alignment report, without times and paths."""
-    return TIMED.sub("", (folder / "alignment/alignment.json").read_text(encoding="utf-8")).replace(str(folder), "")
+    return TIMING_FIELD.sub("", (folder / "alignment/alignment.json").read_text(encoding="utf-8")).replace(
+        str(folder), ""
+    )
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The dense query of an export in PostgreSQL against exact search in the index: how many of the ten nearest passages and propositions it finds.
+"""The recall of the dense query in a PostgreSQL export: the share of the ten nearest passages, and of the ten nearest propositions, that it finds.
 
 Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database contains an export of
-the same index (modegraph export). On a small table PostgreSQL would scan all rows, which is exact; sequential scans are turned off, so that its HNSW
-index is measured.
+the same index (modegraph export). The nearest ones are found by exact search in the index. On a small table PostgreSQL would scan all rows, which is
+exact; sequential scans are turned off, so that its HNSW index is measured.
 """
 
 import json
@@ -27,8 +27,8 @@ from graph.types import Floats
 K = 10
 TABLES = ("passages", "propositions")
 DENSE = "SELECT id FROM {} ORDER BY vector <=> %s::halfvec LIMIT %s"
-WIDTHS = (K, 40, 100, 400)
-"""hnsw.ef_search: the size of the search's candidate list; pgvector's default is 40."""
+EF_SEARCHES = (K, 40, 100, 400)
+"""Values of hnsw.ef_search, the size of the search's candidate list; pgvector's default is 40."""
 
 
 def recall_at_k(ids: Strings, vectors_ND: Matrix, vectors_QD: Floats, results: list[list[str]]) -> float:
@@ -53,13 +53,13 @@ def main() -> None:
             ids, vectors_ND = (getattr(index.data, field) for field in VECTOR_FIELDS[table])
             query = sql.SQL(DENSE).format(sql.Identifier(arguments.schema, table))
             recall[f"{table} ({len(ids):,})"] = {}
-            for width in WIDTHS:
-                connection.execute(sql.SQL("SET LOCAL hnsw.ef_search = {}").format(width))
+            for ef_search in EF_SEARCHES:
+                connection.execute(sql.SQL("SET LOCAL hnsw.ef_search = {}").format(ef_search))
                 results = [
                     [str(identity) for (identity,) in connection.execute(query, (str(vector_D.tolist()), K))]
                     for vector_D in vectors_QD
                 ]
-                recall[f"{table} ({len(ids):,})"][width] = recall_at_k(ids, vectors_ND, vectors_QD, results)
+                recall[f"{table} ({len(ids):,})"][ef_search] = recall_at_k(ids, vectors_ND, vectors_QD, results)
     report = {"questions": len(vectors_QD), f"recall@{K} by ef_search": recall}
     print(json.dumps(report) if arguments.json else report)
 

@@ -1,6 +1,6 @@
-"""The gain from a second replica when the model is the bottleneck: answers per second of two servers over one index, as a multiple of one server's.
+"""The gain from a second replica when the model is the bottleneck: answers per second of two servers that share an index, as a multiple of one server's.
 
-Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. Setup: an index of examples/, the embedded encoder, and the stub engine
+Run: python -P benchmarks/experiments/replicas.py [--rounds 5] [--json]. Setup: an index of examples/, the default encoder, and the stub engine
 of benchmarks/stub_engine.py, which takes TOKENS × STUB_TOKEN_S seconds per answer (leave MODEGRAPH_VLLM_PYTHON unset). Each server always
 has as many requests in flight as it processes concurrently.
 """
@@ -57,7 +57,7 @@ async def combined_rate(replicas: list[Engine], turn: int) -> float:
 
 
 def bodies(ending: str) -> list[dict[str, Any]]:
-    """Questions in examples/, each with an ending that no server has in its cache."""
+    """Requests with questions from examples/, each question with an ending that no server has in its cache."""
     questions = read_questions(ROOT / "examples" / "questions.jsonl")[:QUESTIONS_PER_REPLICA]
     return [
         {"messages": [{"role": "user", "content": question.text + ending}], "max_tokens": TOKENS}

@@ -74,7 +74,7 @@ def bump(points_X: Tensor, centre: float, width: float) -> Tensor:
 
 
 def log_target(line: Line) -> Tensor:
-    """log π*, π* ∝ π_ref exp(r / (β_r β_π)): the optimum of every soft or exact objective for a free policy. float64[X]."""
+    """log π*, π* ∝ π_ref exp(r / (β_r β_π)): the optimum of every soft or exact objective for an unrestricted policy. float64[X]."""
     return torch.log_softmax(line.log_reference_X + line.rewards_X / (line.beta_reward * BETA_POLICY), dim=-1)
 
 
@@ -135,7 +135,7 @@ OBJECTIVES = (
 
 @dataclass(frozen=True)
 class FittedPolicy:
-    """The policy reached from the start with the lowest loss, for one seed; KL(π‖π*) and KL(π*‖π) in nats.
+    """For one seed, the policy with the lowest final loss among those reached from the STARTS; KL(π‖π*) and KL(π*‖π) in nats.
 
     `reverse_kl_from_reference` is KL(π‖π*) of the policy reached from π_ref, whatever its loss.
     """
@@ -177,6 +177,7 @@ class Experiment:
 Losses = Callable[[Tensor], Tensor]
 RESPONSES_PER_STEP = 4096
 RESPONSES_TO_CHOOSE = 16 * RESPONSES_PER_STEP
+"""Fresh responses per seed, on which the final losses of the starts are compared."""
 LEARNING_RATE, MOMENTS = 0.1, (0.9, 0.99)
 EXACT_STEPS = 1200
 STARTS = (REFERENCE, (-2.5, 2.5), (2.5, 2.5), (-2.5, 0.5), (0.0, 0.5), (2.5, 0.5))
@@ -275,7 +276,7 @@ def descend(line: Line, losses: Losses, seeds: int, steps: int) -> Tensor:
 
 
 def best_starts(line: Line, objective: Objective, parameters_STP: Tensor, losses_ST: Tensor) -> Fit:
-    """For each seed the start with the lowest loss (ties: the first), compared with the target."""
+    """For each seed, the policy of the start with the lowest final loss (ties: the first), compared with the target."""
     target_X, log_policy_STX = log_target(line), log_gaussian(line.points_X, parameters_STP)
     reverse_ST, forward_ST = kl(log_policy_STX, target_X), kl(target_X, log_policy_STX)
     reward_ST = (log_policy_STX.exp() * line.rewards_X).sum(dim=-1)
@@ -336,8 +337,8 @@ def modes_table(experiment: Experiment) -> Table:
     header = ("objective", "labels", "K", "ε", "β_r", "β_π", *(title for _, title, _ in FIT_MEASURES))
     rows = tuple(_fit_row(fit, experiment.line.beta_reward) for fit in experiment.fits)
     note = (
-        f"{conditions_text(experiment)}. KLs in nats; mean ± standard deviation over seeds. The figures are those of the start "
-        f"with the lowest loss, of {len(STARTS)}; those 'from π_ref' are of the start at the reference policy. Hard labels: pairs, "
+        f"{conditions_text(experiment)}. KLs in nats; mean ± standard deviation over seeds. Of {len(STARTS)} starts, the figures are those of "
+        f"the one with the lowest final loss; those 'from π_ref' are of the start at the reference policy. Hard labels: pairs, "
         "higher reward first, with ε instead of β_r."
     )
     return Table("A policy with one mode, a target with two: where each objective leads", header, rows, note)
@@ -402,7 +403,9 @@ def main() -> int:
     parser = new_parser(__doc__)
     parser.add_argument("--beta-reward", type=float, default=DEFAULT_BETA_REWARD, help="β_r")
     parser.add_argument("--seeds", type=int, default=5, help="number of seeds, from 0; each draws different responses")
-    parser.add_argument("--steps", type=int, default=300, help="gradient steps from each start; exact KL: 1200")
+    parser.add_argument(
+        "--steps", type=int, default=300, help="gradient steps from each start; the exact KLs always take 1200"
+    )
     parser.add_argument("--out", type=Path, default=Path("two-modes"))
     options = parser.parse_args()
     line = two_modes(options.beta_reward)

@@ -44,7 +44,7 @@ def draw() -> Figure:
 
 
 def shares_of(data: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
-    """softmax(r / β_r) of the rewards, and softmax(β_π Δ) of each tuned model."""
+    """softmax(r / β_r) of the rewards, and softmax(β_π (log π − log π_untuned)) of each tuned model."""
     settings, logps = data["settings"], data["logps"]
     shares = {"rewards": softmax(np.array(data["rewards"]) / settings["beta_reward"])}
     for name in ("MS", "DPO"):

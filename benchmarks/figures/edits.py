@@ -1,4 +1,4 @@
-"""docs/figures/edits: processor seconds of an edit, a build and an opening by the size of the index, from a table of docs/results.md."""
+"""docs/figures/edits: processor seconds for editing, building and opening an index, by its size, from a table of docs/results.md."""
 
 from matplotlib.figure import Figure
 
@@ -6,7 +6,7 @@ from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, number, style_ax
 
 SERIES = (
     ("build", "build from scratch", GREY, "s"),
-    ("add", "one added, new communities", BLUE, "o"),
+    ("add", "one document added,\ncommunities recomputed", BLUE, "o"),
     ("add, later", "one document added", ORANGE, "D"),
     ("open", "opening the index", GREEN, "^"),
 )

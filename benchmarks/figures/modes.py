@@ -30,7 +30,7 @@ def draw() -> Figure:
         style_axes(axes)
     figure.get_layout_engine().set(rect=(0, 0.06, 1, 0.94))
     legend = (
-        "hops without the trained hop: the diamond also matches the question's words, the ring does not. "
+        "hops without the trained hop, with (diamond) or without (ring) matching of the question's words. "
         "The other modes were measured together with the ring."
     )
     figure.text(0.5, 0.02, legend, ha="center", fontsize=9, color=GREY)

@@ -21,14 +21,14 @@ from graph.shared.jsonl import write_json
 
 RECALL, SECONDS = "Recall@5", "s/query without encoder"
 OURS = "hops"
-SYSTEM = "HippoRAG 2, whole corpus"
+PUBLISHED_SYSTEM = "HippoRAG 2, whole corpus"
 PUBLISHED = {"musique_train100": 0.747, "2wiki_dev164": 0.904, "2wiki_train500": 0.904, "hotpotqa_train": 0.963}
-"""SYSTEM's Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as reported by PropRAG's paper."""
+"""PUBLISHED_SYSTEM's Recall@5 on MuSiQue, 2WikiMultiHopQA and HotpotQA, as reported by PropRAG's paper."""
 COLOURS = (BLUE, ORANGE, GREEN, PINK)
 MARKERS = "osD^"
 CHARACTER_WIDTH, LINE_HEIGHT = 4.8, 9
 OFFSETS = ((6, 3), (6, -11), (-6, 3), (-6, -11), (0, 8), (0, -16), (6, 14), (6, -22), (0, 20), (0, -28))
-"""Where a label may begin (dx > 0), end (dx < 0) or be centred (0), relative to its point, in points."""
+"""Where a label may begin (dx > 0), end (dx < 0) or be centred (0), relative to its data point, in typographic points."""
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def read_points(file: Path) -> dict[str, tuple[float, float]]:
 
 
 def draw() -> Figure:
-    """One panel per set; a dotted line is the recall of a published system on the set's complete corpus, with other questions."""
+    """One panel per set; a dotted line is the recall that was published for another system, on the set's complete corpus and other questions."""
     points: dict[str, dict[str, tuple[float, float]]] = json.loads((DATA / "recall.json").read_text(encoding="utf-8"))
     figure = Figure(figsize=(4.6 * len(points), 3.6), layout="constrained")
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
@@ -57,7 +57,7 @@ def draw() -> Figure:
         draw_set(axes, name, modes, colour, marker)
         axes.axhline(PUBLISHED[name], color=GREY, ls=":", lw=1.2)
         position, label = (0.01, PUBLISHED[name]), {"textcoords": "offset points", "fontsize": 7, "color": GREY}
-        axes.annotate(SYSTEM, position, (0, 3), xycoords=("axes fraction", "data"), **label)
+        axes.annotate(PUBLISHED_SYSTEM, position, (0, 3), xycoords=("axes fraction", "data"), **label)
     panels[0].set_ylabel(RECALL)
     panels[0].yaxis.label.set_color(GREY)
     figure.draw_without_rendering()
@@ -78,7 +78,7 @@ def draw_set(axes: Axes, name: str, modes: dict[str, tuple[float, float]], colou
 
 
 def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:
-    """Write each mode's name next to its point, avoiding other names and points where OFFSETS allow."""
+    """Write each mode's name next to its point, without covering other names and points if one of OFFSETS allows that."""
     pixels = axes.figure.dpi / 72
     positions = {mode: axes.transData.transform(point) / pixels for mode, point in modes.items()}
     taken = [Box(x - 5, y - 5, x + 5, y + 5) for x, y in positions.values()]
@@ -94,7 +94,7 @@ def write_labels(axes: Axes, modes: dict[str, tuple[float, float]]) -> None:
 
 
 class Box(NamedTuple):
-    """A rectangle, in points."""
+    """A rectangle, in typographic points."""
 
     left: float
     low: float

@@ -28,9 +28,9 @@ def draw_runs() -> Figure:
     start = (number(reference["KL"]), number(reference["reward"]))
     for system, rows in groupby(sorted(runs, key=system_of), key=system_of):
         colour, marker, line = STYLES[system]
-        for first, row in enumerate(rows):
+        for position, row in enumerate(rows):
             xs, ys = zip(start, (number(row["KL"]), number(row["reward"])), strict=True)
-            label = f"{system[0]} K = {system[1].split()[0]}" if first == 0 else None
+            label = f"{system[0]} K = {system[1].split()[0]}" if position == 0 else None
             axes.plot(xs, ys, line, color=colour, marker=marker, ms=7, lw=1.5, alpha=0.9, label=label, markevery=[1])
     axes.plot(*start, "*", color=GREY, ms=14, label="SFT, the reference", ls="none")
     axes.set_xlabel("KL to the reference (nats per response)")

@@ -1,4 +1,4 @@
-# The models of examples.yaml, then its report: `make examples`. A command runs only if the file that it makes does not exist.
+# The models of examples.yaml, then its report: `make examples`. A command other than `eval run` runs only if the file that it makes does not exist.
 MODEGRAPH ?= modegraph
 RUN := runs/eval-examples
 TINY := --config configs/tiny

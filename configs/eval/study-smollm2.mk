@@ -63,7 +63,7 @@ $(S)/responses/summary.json: | $(TUNED:%=$(S)/%/responses/summary.json)
 $(S)/heldout/summary.json: | $(TUNED:%=$(S)/%/dev/summary.json) $(TUNED:%=$(S)/%/test/summary.json)
 	$(MODEGRAPH) data join $(TUNED:%=$(S)/%/dev) $(TUNED:%=$(S)/%/test) --out $(@D)
 
-# Two learning rates for each objective at K = 2 with seed 0, measured on dev; configs/train/ has the better one.
+# Two learning rates for each objective at K = 2 with seed 0, measured on dev; the files in configs/train/ set the better one.
 $(S)/rates/ms-%/run.json: | $(S)/responses/summary.json
 	$(TRAIN) ms --config configs/train/ms-k64-smollm2.yaml $(START) --set best_against_worst=true --set learning_rate=$* --set output=$(@D)
 $(S)/rates/dpo-%/run.json: | $(S)/responses/summary.json
@@ -83,13 +83,13 @@ $(S)/dpo-k2-s%/run.json: | $(S)/responses/summary.json
 $(S)/%-k8-s0/run.json: | $(S)/responses/summary.json
 	$(TRAIN) $* --config configs/train/$*-k64-smollm2.yaml $(START) --set responses=8 --set output=$(@D)
 
-# Runs on pairs made as in the paper (the rows that SFT was trained on): DPO with three seeds, and IPO with TRL.
+# Runs on pairs made as in the paper (the rows that the SFT model was trained on): DPO with three seeds, and IPO with TRL.
 $(S)/dpo-paper-s%/run.json: | $(S)/sft/run.json
 	$(TRAIN) dpo --config configs/train/dpo-k64-smollm2.yaml $(PAPER) --set seed=$* --set output=$(@D)
 $(S)/ipo-paper-s0/run.json: | $(S)/sft/run.json
 	$(TRAIN) dpo --config configs/train/dpo-k64-smollm2.yaml $(PAPER) --set trainer=trl --set loss=ipo --set output=$(@D)
 
-# Each run is measured on test; then one report covers the systems with three seeds, and another all runs of seed 0.
+# Each run is measured on test; then one report covers the configurations with three seeds, and another covers all runs of seed 0.
 $(S)/test/%/alignment.json: | $(S)/%/run.json $(S)/heldout/summary.json
 	$(MEASURE) --samples 8 --split test --runs $(S)/$* --out $(@D)
 $(S)/test/all/alignment.json: | $(SEEDED:%=$(S)/test/%/alignment.json)

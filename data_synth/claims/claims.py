@@ -1,4 +1,4 @@
-"""Claims over passages: a sentence, the passage to check it against, and whether the passage supports it."""
+"""Claims about passages: a sentence, the passage to check it against, and whether the passage supports it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ def claim_from_json(row: Mapping[str, Any]) -> ClaimRow:
     texts = {name: row[name] for name in ("id", "title", "passage", "claim", "kind", "split")}
     texts["dataset"] = row.get("dataset", "")
     further = row.get("further", [])
-    if not all(isinstance(value, str) for value in texts.values()) or not isinstance(row["supported"], bool):
-        raise TypeError(f"expected strings in {', '.join(texts)}, and true or false in supported")
+    wrong = {name: value for name, value in texts.items() if not isinstance(value, str)}
+    if not isinstance(row["supported"], bool):
+        wrong["supported"] = row["supported"]
+    if wrong:
+        raise TypeError(f"expected strings in {', '.join(texts)}, and true or false in supported, got {wrong!r:.200}")
     if not isinstance(further, list | tuple) or not all(isinstance(text, str) for text in further):
         raise TypeError(f"expected `further` to be a list of strings, got {further!r}")
     return ClaimRow(**texts, supported=row["supported"], further=tuple(further))
@@ -81,7 +84,7 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
     title="Sentences checked against passages, labelled by people",
     about=(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "
-        "short answer follows its question. `dataset` is the name of the set that a row comes from, `kind` the kind that the set states for it; the "
+        "short answer is preceded by its question. `dataset` is the name of the set that a row comes from, `kind` the kind that the set states for it; the "
         "splits are those of the sets, with `val` as dev. "
         "Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
         "that the sets state; you may not be allowed to redistribute a model trained on a set that states none."

@@ -81,7 +81,7 @@ def swapped_roles(sentence: str, around: Surroundings, rng: random.Random) -> st
 
 
 def opposite_word(sentence: str, around: Surroundings, rng: random.Random) -> str | None:
-    """The sentence with a word replaced by its opposite; None if no word has one."""
+    """The sentence with a word replaced by its opposite; None if no word has an opposite."""
     words = [word for word in re.findall(r"\b[a-z]+\b", sentence) if word in OPPOSITES]
     if not words:
         return None

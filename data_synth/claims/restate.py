@@ -20,9 +20,9 @@ _POSSESSIVE = re.compile(
 
 
 def fuse(first: str, second: str, title: str, rng: random.Random) -> str | None:
-    """The second sentence with its first pronoun replaced by the title and a clause of the first sentence, or by a noun phrase of that clause.
+    """The second sentence with its opening pronoun replaced by the title and a clause of the first sentence, or by a noun phrase of that clause.
 
-    None without a title, a pronoun at the start of the second sentence, or such a clause.
+    None if there is no title, if the second sentence does not begin with a pronoun, or if no such clause follows a pronoun or the title in the first.
 
     >>> fuse("Lantern is a ferry built in Tarn.", "Its crew was small.", "Lantern", random.Random(0))
     'The crew of the ferry built in Tarn was small.'
@@ -72,7 +72,7 @@ turn type unit usually value various view visit wide word work world year
 COMMON_WORDS = tuple(_COMMON.split())
 """Words that may replace others in a loose claim."""
 _LOOSENED_SHARE = 0.6
-"""Largest share of the replaceable words that are dropped or replaced in a loose claim."""
+"""Upper limit of the probability with which a replaceable word is dropped or replaced in a loose claim."""
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _CLAUSE = re.compile(r"(.{30,}?),\s+(?:which|who|where|and|but|when|while|with|although|after|before)\b")
 _OPENING = re.compile(r"((?:In|On|At|During|By|From) [^,]{3,30}), (.*)\.$", re.DOTALL)
@@ -80,7 +80,7 @@ _PREPOSITION = "(?:in|at|on|near|by|from|to|for|with|during|until)"
 _PHRASES = re.compile(rf"\b({_PREPOSITION} [^,.;()]{{3,40}}?) ({_PREPOSITION} [^,.;()]{{3,40}}?)(?=[,.;]|$)")
 _OBJECT = re.compile(r" (?:her|him|it|them)(?= (?:in|at|on|by|from|to|for|with|until|and)\b|[.,;])")
 _PERSON = re.compile(r"\b[A-Z][a-z]+ ([A-Z][a-z]{2,})\b(?! [A-Z])")
-"""Two words that may be a first and a last name. In a place name, the last word alone is less specific but not wrong."""
+"""Two words that may be a first and a last name. Of a place name, the last word alone is usually less specific but not wrong."""
 _PRONOUN = re.compile(r"(?:He|She|It|They)\b(?!')")
 
 
@@ -121,7 +121,7 @@ def turned(sentence: PassageSentence, rng: random.Random) -> str:
 
 
 def reordered(sentence: PassageSentence, rng: random.Random) -> str:
-    """The sentence with two phrases of place, time or agent swapped, or with the second one moved to the front; as `turned` without two such phrases."""
+    """The sentence with two phrases of place, time or agent swapped, or the second one moved to the front; if there are no such phrases, `turned`."""
     phrases = _PHRASES.search(sentence.text)
     if phrases is None:
         return turned(sentence, rng)
@@ -164,7 +164,10 @@ def reworded(sentence: PassageSentence, rng: random.Random) -> str:
 
 
 def loosened(sentence: PassageSentence, rng: random.Random) -> str:
-    """The sentence as `turned`, with some words dropped or replaced at random, as in a very loose paraphrase; names, numbers and negations stay."""
+    """The sentence as returned by `turned`, with some words dropped or replaced at random, as in a very loose paraphrase.
+
+    Names, numbers, function words, negations, words with an opposite, and words of up to three letters stay.
+    """
     share = _LOOSENED_SHARE * rng.random()
 
     def loosen_word(match: re.Match[str]) -> str:

@@ -93,11 +93,11 @@ NO_PASSAGE = "a row without a passage or a sentence"
 
 
 def support_sets(folder: Path) -> dict[str, Path]:
-    """The rows.jsonl of each set in `folder`, or that of `folder` itself if there is none, keyed by the name of the set; UserError without any."""
+    """The rows.jsonl of each set in `folder`, or, if it contains no set, its own rows.jsonl, by name of the set; UserError if there is no such file."""
     files = sorted(folder.glob(f"*/{SUPPORT_ROWS}")) or [file for file in [folder / SUPPORT_ROWS] if file.is_file()]
     if not files:
         expected = f"a folder of sets, each with {SUPPORT_ROWS}, or one such set"
-        raise UserError(f"{folder}: no {SUPPORT_ROWS} in it or in one of its folders", expected, "check the path")
+        raise UserError(f"{folder}: no {SUPPORT_ROWS} in it or in any of its folders", expected, "check the path")
     return {file.resolve().parent.name: file for file in files}
 
 

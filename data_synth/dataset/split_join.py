@@ -1,4 +1,4 @@
-"""`modegraph data split` and `join`: questions split into train, dev and test by the hash of their ids; folders with rows of one kind joined.
+"""`modegraph data split` splits questions into train, dev and test by the hash of their ids; `modegraph data join` joins folders with rows of one kind.
 
 The same questions, counts and seed give the same split; joined rows keep their split."""
 
@@ -89,6 +89,6 @@ def _rows(form: Form[Any], files: Iterable[Path]) -> Iterator[Any]:
             raise UserError(found, expected, "list the bad rows with `modegraph data validate`") from None
         if row.id in first_at:
             found = f"{where}: id {row.id!r} appears twice"
-            raise UserError(found, "unique ids", f"remove it, or the one at {first_at[row.id]}")
+            raise UserError(found, "unique ids", f"remove this row, or the one at {first_at[row.id]}")
         first_at[row.id] = where
         yield row

@@ -29,7 +29,7 @@ class Lengths:
 
 @dataclass(frozen=True)
 class Summary:
-    """Statistics of the written and the dropped rows: `counts` by table and value, `lengths` by part of a row, `measures` of a sample."""
+    """Statistics of the written and the dropped rows: `counts` by table of the card and value, `lengths` by part of a row, `measures` of a sample."""
 
     form: str
     origin: Mapping[str, str]
@@ -102,7 +102,7 @@ class Tally(Generic[R]):
 
 
 def _ordered(counts: Counter[str]) -> dict[str, int]:
-    """Sorted by value: numbers by size, then words alphabetically.
+    """The counts in the order of the counted values: numbers by size, then words alphabetically.
 
     >>> list(_ordered(Counter(["word", "another word", "10", "9"])))
     ['9', '10', 'another word', 'word']

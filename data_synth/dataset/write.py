@@ -1,6 +1,6 @@
 """The last step of the commands that make training data: rows shown as a preview, or written to a folder with a dataset card and a summary.
 
-The folder holds {train,dev,test}.jsonl, the same as .parquet, summary.json and the dataset card. Rows are streamed to a folder of
+The folder holds {train,dev,test}.jsonl, the same rows as .parquet files, summary.json and the dataset card. Rows are streamed to a folder of
 unfinished files, which are moved into place when all are complete, `summary.json` last: it also marks the folder as a modegraph dataset."""
 
 from __future__ import annotations

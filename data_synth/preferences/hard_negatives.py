@@ -1,4 +1,4 @@
-"""Length-matched hard negatives: rejected answers *with* reasoning, so that a model cannot win by writing more.
+"""Length-matched hard negatives: rejected answers *with* reasoning, so that length alone does not tell the sides apart.
 
 Some refuse although the passages contain the answer. Half of the others end in the gold answer (UNSUPPORTED), half in a wrong one (WRONG): another
 option or choice of the question; else a name or number of the context with the same shape; else the answer to another question, if possible of the same
@@ -32,7 +32,7 @@ INVENTED = "answer that no passage contains"
 WORSE = "found worse by readers"
 """From feedback (data_synth/feedback.py): a reasoned answer that people rejected, whatever its length."""
 REFUSAL = format_answer("None of the passages says so.", NOT_FOUND)
-"""A refusal, right or wrong."""
+"""The text of every refusal, whether refusing is right or wrong."""
 REFUSED_SHARE = 0.13
 """Share of hard negatives that refuse although another kind may be possible. The chosen side refuses in about the same share of rows,
 so a refusal does not give the side away."""
@@ -82,7 +82,7 @@ class Pool:
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
     """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal for a random share of the pairs with a context,
-    and where pool and context offer nothing else; None if they offer nothing and there is no context.
+    and if pool and context offer nothing else; None if pool and context offer nothing and there is no context.
 
     Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """

@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 SEPARATING_ACCURACY = 0.75
-"""Accuracy from which surface features distinguish the two sides too well."""
+"""A rule with this accuracy or more distinguishes the two sides too well."""
 FOLDS = 5
 MIN_ROWS = 20
 
 
 def measure_separation(rows: Sequence[PreferenceRow]) -> dict[str, float]:
-    """How accurately each of several simple rules distinguishes the sides of a sample of pairs; empty below MIN_ROWS rows or FOLDS questions."""
+    """How accurately each of several simple rules distinguishes the sides of these pairs; empty below MIN_ROWS rows or FOLDS questions."""
     questions = [row.question_id for row in rows]
     if len(rows) < MIN_ROWS or len(set(questions)) < FOLDS:
         return {}
@@ -64,7 +64,7 @@ def separating_measures(measures: Mapping[str, float]) -> list[str]:
 
 
 def overlap_accuracy(rows: Sequence[PreferenceRow]) -> float:
-    """Accuracy of "the side of which a larger share of words occurs in the prompt is the chosen one", or of its opposite, whichever is higher."""
+    """Accuracy of "the side with the larger share of words from the prompt is the chosen one", or of its opposite, whichever is higher."""
     gaps = []
     for row in rows:
         known = set(terms_of(" ".join(turn.content for turn in row.prompt)))
@@ -127,7 +127,7 @@ no passage contains (then "not in the documents" is chosen); an answer that read
 chosen and is the only gold answer). The passages of a prompt are shuffled.
 Gold passages that retrieval missed are not added; `gold_in_context` is the share of gold documents that a context quotes.
 Reasoning written by a model is used only if it has the right form, ends in the gold answer (case and outer punctuation aside), is
-supported by its context, does not copy the question and does not mention that the answer was given."""
+supported by its context, does not copy the question and does not mention that the gold answer was provided."""
 
 
 def preference_problems(row: PreferenceRow) -> list[str]:

@@ -1,8 +1,8 @@
-"""Preference rows (GraphMPA §3.2, Eq. 7): every question over contexts C_1, …, C_N, by default with 1, …, N excerpts.
+"""Preference rows (GraphMPA §3.2, Eq. 7): each question with every context C_1, …, C_N, which by default have 1, …, N excerpts.
 
-Chosen: reasoning, then the gold answer. Rejected: a hard negative with its own reasoning, or for a share of the rows the gold answer alone, as
-in the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by rules quotes and cites
-the context; reasoning by a model must be supported by it, and may be checked by a second model."""
+Chosen: reasoning, then the gold answer. Rejected: for the share `hard_negatives` of the rows a hard negative with its own reasoning, for the others
+the gold answer alone, as in the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by
+rules quotes and cites the context; reasoning by a model must be supported by it, and may be checked by a second model."""
 
 from __future__ import annotations
 
@@ -89,10 +89,10 @@ def preference_rows(
     hard_negatives: float = 0.0,
     sizes: Collection[int] = (),
 ) -> Iterator[PreferenceRow | Dropped]:
-    """The rows of `questions` over contexts of `sizes` excerpts (of every size up to `settings.top_k` if none is given).
+    """The rows of `questions` with contexts of `sizes` excerpts (of every size up to `settings.top_k` if no size is given).
 
-    `models` write the reasoning. Without models, rules compose it (`compose_reason`), and drop rows whose context lacks a gold sentence. The
-    first model, or else the index's encoder, counts the tokens of a context.
+    `models` write the reasoning. Without models, rules compose it (`compose_reason`), and rows whose context lacks a gold sentence or the
+    answer are dropped. The first model, or else the index's encoder, counts the tokens of a context.
     """
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]
@@ -158,7 +158,7 @@ def refusal_row(draft: Draft) -> PreferenceRow:
 def write_reasons(
     drafts: Sequence[Draft], reasoner: Reasoner, measure: MeasureSupport, check: Check | None
 ) -> list[ReasonedDraft]:
-    """The reasoning of one reasoner for each draft; if it is `checked`, Dropped for what the context does not support or `check` rejects."""
+    """The reasoning by `reasoner` for each draft; if the reasoner is `checked`, Dropped for reasoning that the context does not support or `check` rejects."""
     reasons = reasoner.write(drafts)
     with_context = [n for n, reason in enumerate(reasons) if isinstance(reason, str) and drafts[n].excerpts]
     texts = [str(reasons[n]) for n in with_context]
@@ -176,8 +176,9 @@ def write_reasons(
 def make_pair(
     reasoned: ReasonedDraft, suffix: str, reasoner: str, pool: Pool, hard_negatives: float
 ) -> PreferenceRow | Dropped:
-    """Chosen: the reasoning, then the gold answer; rejected: for the share `hard_negatives` of all pairs a hard negative, else the answer alone (GraphMPA,
-    Appendix L)."""
+    """Chosen: the reasoning, then the gold answer; rejected: for the share `hard_negatives` of all pairs a hard negative, else the gold answer
+    alone (GraphMPA, Appendix L). Dropped if there is no reasoning, if no hard negative can be made, or if the chosen side cannot be parsed.
+    """
     draft, reason = reasoned.draft, reasoned.reason
     if isinstance(reason, Dropped):
         return reason

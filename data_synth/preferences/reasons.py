@@ -50,7 +50,7 @@ class Statement:
 
 
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
-    """The question's evidence sentences, each citing the excerpt that contains it; if none of them contains an answer that is a span, also one that does.
+    """The question's evidence sentences, each citing the excerpt that contains it; if the answer is a span that none of them contains, one that does is added.
 
     Dropped if the excerpts lack one of these sentences: every sentence of the reasoning must be in its context. Without evidence quotes, each gold document
     contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. If there is nothing to quote,

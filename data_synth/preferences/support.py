@@ -1,6 +1,7 @@
-"""Whether a context supports the reasoning over it: normalised similarity of its sentences, and the share of its entities that the context names.
+"""Whether a context supports reasoning: the normalised similarity of the reasoning's sentences to the context, and the share of the
+reasoning's entities that the context names.
 
-Legend: S sentences of reasoning, N propositions of its context, D dimensions.
+Legend: S sentences of the reasoning, N propositions of the context, D dimensions.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ other abstracts, 1 % have a similarity above .38. Measured as MiniLM's cosines, 
 
 @dataclass(frozen=True)
 class Support:
-    """How far a context supports the reasoning over it. `normalised_similarity`: mean, over the sentences of the reasoning, of the normalised
-    similarity to the best proposition of the context; `named`: the share of the reasoning's entities that occur in the context, the question or the answer.
+    """How far a context supports reasoning. `normalised_similarity`: mean, over the sentences of the reasoning, of the normalised
+    similarity to the most similar proposition of the context; `named`: the share of the reasoning's entities that occur in the context, the question
+    or the answer.
     """
 
     normalised_similarity: float
@@ -55,7 +57,7 @@ class SupportScorer:
     index: Index
 
     def of_drafts(self, drafts: Sequence[Draft], reasons: Sequence[str]) -> list[Support]:
-        """The support of each draft's reasoning by its own context (a MeasureSupport); entities of question and answer need no support."""
+        """The support of each draft's reasoning by its own context (a MeasureSupport); entities of the question or the answer count as named."""
         split_reasons = [sentences_of(reason) for reason in reasons]
         distinct = list(dict.fromkeys(sentence for sentences in split_reasons for sentence in sentences))
         vectors_SD = dict(zip(distinct, self.index.encode_texts(distinct), strict=True))
@@ -93,14 +95,14 @@ def sentences_of(reason: str) -> list[str]:
 
 
 def mean_similarity(index: Index, sentences_SD: Sequence[Floats], context_ND: Floats) -> float:
-    """Mean over sentences of the normalised similarity to the best proposition (unit vectors); 0 if either is missing."""
+    """Mean over sentences of the normalised similarity to the most similar proposition (unit vectors); 0 without sentences or propositions."""
     if not len(sentences_SD) or not len(context_ND):
         return 0.0
     return float(normalised_similarity(index, (np.stack(sentences_SD) @ context_ND.T).max(axis=1)).mean())
 
 
 def share_named(reason: str, texts: Sequence[str]) -> float:
-    """The share of the entities in `reason` whose words all occur in one of the texts; 1 without entities.
+    """The share of the entities in `reason` of which all words occur in one of the texts; 1 without entities.
 
     >>> share_named("Ada Marlow built the Lantern.", ["Who built the Lantern?", "Marlow Yard"])
     0.5

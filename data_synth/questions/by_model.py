@@ -1,10 +1,11 @@
-"""Questions written by a model (HLG §5.2): one model writes the question and its answer; a second one may answer it again.
+"""Questions written by a model (HLG §5.2): one model writes the question and its answer; a second one may answer the question again.
 
-The writer is shown either a sentence of a single passage, or one passage from each of 3 to 5 related articles, and then states which of them the
-answer needs. A question about a sentence is used only if its answer is in the sentence, if it contains a name that few documents contain, and if
-retrieval finds the sentence's document first; a question over several articles, only if at least 80 % of its answer's words occur in the excerpts that
-retrieval finds. A judge, if there is one, must give the same answer from the needed passages together but, if there are several, from no single one
-(round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice; dropped questions are counted by reason.
+The writer is shown either a sentence of a single passage, or one passage from each of 3 to 5 related articles; in the second case it also states
+which of the passages the answer needs. A question about a sentence is used only if its answer is in the sentence, if the question contains a name that
+few documents contain, and if retrieval finds the sentence's document first; a question about several articles, only if at least 80 % of its answer's
+words occur in the excerpts that retrieval finds. A judge, if there is one, must give the same answer from the needed passages together but, if there
+are several, from no single one (round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice;
+dropped questions are counted by reason.
 
 Legend: K topics, N propositions, P passages.
 """
@@ -49,7 +50,7 @@ LONG_ANSWER = f"an answer of more than {MAX_ANSWER_WORDS} words"
 NO_SUCH_PASSAGE = "needs a passage that was not shown"
 OTHER_HOPS = "needs a different number of articles than requested"
 GIVEN_AWAY = "the question gives its answer away"
-REFERS = "the question refers to something that it does not name"
+UNNAMED_REFERENCE = "the question refers to something that it does not name"
 NOT_IN_SENTENCE = "the answer is not in the sentence"
 NAMES_NOTHING = "the question contains no name that few documents contain"
 ANOTHER_FIRST = "retrieval finds another document first"
@@ -170,7 +171,7 @@ def write_questions(
 
 
 def _drop(rows: Iterable[QuestionRow | Dropped], why_of: Callable[[QuestionRow], str]) -> list[QuestionRow | Dropped]:
-    """The rows; Dropped for each question for which `why_of`, called in their order, gives a reason."""
+    """The rows, with Dropped in place of each question for which `why_of` gives a reason; it is called once per question, in order."""
     return [row if isinstance(row, Dropped) or not (why := why_of(row)) else _dropped(why, row) for row in rows]
 
 
@@ -265,12 +266,12 @@ def _row(
         NO_SUCH_PASSAGE: not all(1 <= number <= len(passages) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,
         GIVEN_AWAY: named_in(answer, text),
-        REFERS: refers(text),
+        UNNAMED_REFERENCE: refers_to_unnamed(text),
         NOT_IN_SENTENCE: sentence is not None and not contains_answer(sentence.line, [answer]),
     }
     fault = next((why for why, applies in faults.items() if applies), None)
     if fault is not None:
-        return Dropped(fault, _one_line(text, answer))
+        return Dropped(fault, _with_answer(text, answer))
     steps = tuple(_step(passages[number - 1], f"{text} {answer}", sentence) for number in numbers)
     return QuestionRow(
         id=id_of(text),
@@ -292,10 +293,10 @@ def _step(passage: Passage, query: str, sentence: Unit | None) -> Step:
 
 
 def _dropped(why: str, row: QuestionRow) -> Dropped:
-    return Dropped(why, _one_line(row.text, row.answers[0]))
+    return Dropped(why, _with_answer(row.text, row.answers[0]))
 
 
-def _one_line(question: str, answer: str) -> str:
+def _with_answer(question: str, answer: str) -> str:
     return f"{question} (answer: {answer})"
 
 
@@ -314,10 +315,10 @@ def _numbered(passages: Sequence[Passage | Excerpt]) -> str:
     return "\n\n".join(f"[{number}] {each}" for number, each in enumerate(quoted, 1))
 
 
-def refers(question: str) -> bool:
+def refers_to_unnamed(question: str) -> bool:
     """Whether a question refers to something that it does not name, or to its passage.
 
-    >>> refers("When did they build it?"), refers("Which US yard built the Lantern?")
+    >>> refers_to_unnamed("When did they build it?"), refers_to_unnamed("Which US yard built the Lantern?")
     (True, False)
     """
     return _REFERENCE.search(question) is not None

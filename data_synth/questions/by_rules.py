@@ -1,4 +1,5 @@
-"""Questions without a model: candidates of every kind in turn; only those that need all their passages and no others are used."""
+"""Questions without a model: candidates of every kind in turn; one of several hops is used only if all of its passages,
+and no others, are needed to answer it."""
 
 import re
 from collections import Counter
@@ -268,7 +269,7 @@ class _QuestionBuilder:
 
 
 def _with_near_misses(rows: Iterator[QuestionRow], index: Index, share: float, seed: int) -> Iterator[QuestionRow]:
-    """The rows, interspersed with unanswerable ones so that the share of these is at most `share`."""
+    """The rows; while the share of unanswerable ones is below `share`, each row is followed by its near miss, if it has a new one."""
     sentences, rng = Sentences(index), Random(f"{seed} unanswerable")
     ids: set[str] = set()
     for count, row in enumerate(rows, start=1):

@@ -10,13 +10,13 @@ from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
 
 MAX_USES_OF_DOCUMENT = 3
-"""Maximum number of questions over several documents that may use the same document."""
+"""The maximum number of questions on several documents that may use the same document."""
 NEAR_DUPLICATE = 0.8
 """Two questions on the same document are near duplicates if at least this share of their words is in both, not counting the title at the end."""
 
 
 def path_holds(row: QuestionRow, mentions: Mentions, without: str = "") -> bool:
-    """Whether the needed passages, except `without` if given, connect the start of every chain to its end.
+    """Whether the row's passages, except `without` if given, connect the start of every chain to its end.
 
     Passages are connected by the entities that they mention, including those that the row does not use.
     """

@@ -1,4 +1,4 @@
-"""Questions about one fact of an index: answered by one sentence, and worded so that the subject is named and no other sentence answers them."""
+"""Questions that each ask for one fact of an index, answered by a single sentence: they name the subject, and no other sentence answers them."""
 
 import re
 from collections import Counter, defaultdict
@@ -20,17 +20,18 @@ MAX_PER_SENTENCE = 2
 _PRONOUN = re.compile(r"^(?P<pronoun>He|She|His|Her|It|Its|They|Their) (?=\w)")
 _POSSESSIVES = {"his": "he", "her": "she", "its": "it", "their": "they"}
 _VESSELS = frozenset(["boat", "cutter", "ferry", "launch", "ship", "vessel", "yacht"])
-_PLAIN = """
+_COMMON = """
 a about according after all an and are around as at be been before by can did do does every each far few for from had has have how
 if in into is it its last least long many may more most much must of off often on only or over per shall should since so than that
 date day days month months percentage the their time times to until up was week were what when where which who whom whose will with within year
 """
-_PLAIN_WORDS = frozenset(_PLAIN.split())
+_COMMON_WORDS = frozenset(_COMMON.split())
+"""Words that do not count as content words."""
 _ENDING = re.compile(r"(?:ing|ies|ied|ed|es|s|d|e|y)$")
 
 
 class Sentences:
-    """The sentences of an index, searchable by word stems, with counts of how words are capitalised."""
+    """The sentences of an index, searchable by word stems, with counts of capitalised and lower-case words."""
 
     def __init__(self, index: Index) -> None:
         data = index.data
@@ -100,11 +101,11 @@ def stems_of(text: str) -> frozenset[str]:
     ['open', 'yard']
     """
     words = re.findall(r"\w+(?:[.,:]\d+)*", text.casefold())
-    return frozenset(stem_of(word) for word in words if word not in _PLAIN_WORDS)
+    return frozenset(stem_of(word) for word in words if word not in _COMMON_WORDS)
 
 
 def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions that only one sentence answers, alternating documents; none unless `hops` is 1."""
+    """Questions that only one sentence answers, alternating between documents; none unless `hops` is 1."""
     if hops != 1:
         return
     sentences = Sentences(statements.mentions.index)
@@ -118,7 +119,7 @@ def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Itera
 
 
 def _value_questions(statements: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:
-    """For each document about one thing, the questions about the dates and quantities of that thing."""
+    """For each document about a single subject, the questions about the subject's dates and quantities."""
     questions: dict[int, list[Candidate]] = {}
     for start in starts(statements, rng):
         if start.document in statements.subject_names:
@@ -190,7 +191,7 @@ def _follows(statements: IndexStatements, previous: Occurrence, occurrence: Occu
 
 
 def _subject_topic(statements: IndexStatements, document: int, text: str) -> tuple[str, str] | None:
-    """The subject of a document about one thing, and its pronouns; None for another document, or if `text` does not open with the subject."""
+    """A document's single subject and its pronouns; None if the document has none, or if `text` does not open with it."""
     subject = statements.subject_names.get(document)
     if not subject or not text.startswith(f"{subject[0].upper()}{subject[1:]}"):
         return None
@@ -239,8 +240,8 @@ def _candidate(
 def _needs_title(statements: IndexStatements, document: int, fact: Fact) -> bool:
     """Whether a subject without a name ("the journey", in a document about the tram) needs the document's title in the question.
 
-    In a document about one thing, every such subject does; elsewhere only a subject with "the" does, unless it shares a word with a title
-    without names ("Canteen and parking"). A question that asks for the subject itself always needs the title.
+    In a document about a single subject, a subject without a name always needs it; elsewhere only one that begins with "the" and shares no word
+    with a title without names ("Canteen and parking"). A question that asks for the subject itself always needs the title.
     """
     if not fact.subject or document in statements.subject_names:
         return True

@@ -1,6 +1,6 @@
 """The statements of an index that the templates can use: relations of documents to entities, and values.
 
-A statement counts only if it occurs once in the index, and as a relation only if it opens with its document's subject.
+A statement counts only if it occurs exactly once in the index, and as a relation only if it opens with its document's subject.
 `Mentions` finds the passages that mention an entity. Legend: U documents, P passages, N propositions, M occurrences, E entities."""
 
 import re
@@ -88,7 +88,7 @@ class Mentions:
         return frozenset(self._passages_mentioning(key)).union(*titled)
 
     def linking_entities(self, passage: int) -> frozenset[str]:
-        """Keys of the entities that link a passage to few others: those it mentions, and its document's title."""
+        """Keys of the entities that link a passage to others: those it mentions that are not frequent, and its document's title."""
         data = self.index.data
         entities = columns_of(self._passage_entity_PE, passage)
         keys = {data.entity_texts[row] for row in entities if self._documents_E[row] <= MAX_LINKING_DOCUMENTS}
@@ -181,8 +181,8 @@ class ValueStatement:
 class IndexStatements:
     """The statements of an index by document row; `relations_to` are the relations by the key of the entity.
 
-    `subject_names` holds, for documents about one thing, the name of that thing in the first sentence ("the Brandt Yard"). `splits` has the
-    split of each document: train, dev or test.
+    `subject_names` holds, for documents whose first sentence opens with the subject of the title, its name there ("the Brandt Yard"). `splits`
+    has the split of each document: train, dev or test.
     """
 
     mentions: Mentions
@@ -259,7 +259,7 @@ def _single_statements(index: Index) -> Iterator[tuple[Occurrence, int]]:
 
 
 def _kind(index: Index, document: int, statements: list[tuple[Occurrence, int]]) -> Kind:
-    """The type of a document's subject, from the first statement that gives it or else the first of all, together with the whole text."""
+    """The type of a document's subject: from the first statement that gives it, or else the first statement, and from the text of all statements."""
     title = index.data.document_titles[document]
     text = " ".join(occurrence.quote for occurrence, _ in statements)
     for _, row in statements:
@@ -289,7 +289,7 @@ def _relations(
 
 
 def _values(index: Index, kind: Kind, predicates: list[tuple[Occurrence, int, str | None]]) -> Iterator[ValueStatement]:
-    """The values of a document, each attribute once; attributes with two different values are left out."""
+    """The values of a document, each attribute once; attributes with different values, or a value that is not in the quote, are left out."""
     found: dict[str, list[ValueStatement]] = defaultdict(list)
     for occurrence, row, predicate in predicates:
         for value in values_of(index.data.proposition_texts[row], predicate, kind):

@@ -1,4 +1,4 @@
-"""Rules that parse a sentence about one thing: the relation of that thing to another name, as phrases and questions, and its dates and quantities.
+"""Rules that parse a sentence about one entity: its relation to another named entity, as phrases and questions, and its dates and quantities.
 
 All functions work on text alone. `{}` in a phrase is a slot for the description of an entity."""
 
@@ -34,7 +34,7 @@ _IS_A = re.compile(
 
 @dataclass(frozen=True)
 class Kind:
-    """The type of a thing: a noun ("film"), or "" if unknown; and whether it is a person."""
+    """The type of an entity: a noun ("film"), or "" if unknown; and whether the entity is a person."""
 
     noun: str = ""
     person: bool = False
@@ -45,16 +45,16 @@ class Kind:
 
     @property
     def question_word(self) -> str:
-        """ "Who", "Which film", "What": the opening of a question for such a thing."""
+        """ "Who", "Which film", "What": the opening of a question about an entity of this type."""
         return "Who" if self.person else f"Which {self.noun}" if self.noun else "What"
 
 
 @dataclass(frozen=True)
 class Relation:
-    """The relation of a sentence's subject to another name, in both directions.
+    """The relation of a sentence's subject to another named entity, in both directions.
 
-    `forward` describes the other name in terms of the subject, and `forward_question` asks for it; `backward` and `backward_question` do
-    the same for the subject in terms of the name. A field is "" if its phrase needs the type of a thing and that type is unknown.
+    `forward` describes the other entity in terms of the subject, and `forward_question` asks for that entity; `backward` and `backward_question`
+    do the same for the subject in terms of the other entity. A field is "" if its phrase needs the type of an entity and that type is unknown.
     """
 
     forward: str
@@ -64,7 +64,7 @@ class Relation:
 
 
 def kind_of(predicate: str, text: str) -> Kind:
-    """The type of a thing, from its first predicate ("is a 1925 western film directed by …") and the whole text about it.
+    """The type of an entity, from its first predicate ("is a 1925 western film directed by …") and the whole text about it.
 
     >>> kind_of("is a tributary of the Tamar", ""), kind_of("was a shipwright", "She was born in Tarn.").person
     (Kind(noun='tributary', person=False), True)
@@ -93,7 +93,7 @@ def plain_title(title: str) -> str:
 
 
 def predicate_of(text: str, title: str, kind: Kind) -> str | None:
-    """The predicate of a sentence about the document's subject, without brackets; None unless the sentence opens with that subject and a verb.
+    """The predicate of a sentence about the document's subject, without parts in brackets; None unless the sentence opens with that subject and a verb.
 
     >>> predicate_of("Ada Marlow (1850–1931) was a shipwright.", "Ada Marlow", Kind())
     'was a shipwright.'
@@ -117,7 +117,8 @@ def predicate_of(text: str, title: str, kind: Kind) -> str | None:
 
 
 def relate(predicate: str, name: str, subject: Kind, other: Kind) -> Relation | None:
-    """The relation that `predicate` states between its subject and `name`; None if several names share it, or if no template fits.
+    """The relation that `predicate` states between its subject and `name`; None if it does not contain `name`, if several names share the relation,
+    or if no template fits.
 
     >>> relate("is a silent film directed by James Cruze.", "James Cruze", Kind("film"), Kind("person", True)).forward
     'the person who directed {}'
@@ -150,7 +151,7 @@ def relate(predicate: str, name: str, subject: Kind, other: Kind) -> Relation | 
 
 
 def _by_passive(before: str, past: str, subject: Kind, other: Kind) -> Relation:
-    """Relations of "… directed by NAME": active for the name, passive for the subject."""
+    """The relation of a predicate such as "… directed by NAME": in the active voice for the name, in the passive for the subject."""
     match = _MADE_BY.match(before)
     passive = f"was {match['participle']} by {{}}" if match else f"{before.removesuffix(' the')} {{}}"
     if match and not subject.person and subject.noun and match["noun"].split()[-1] == subject.noun:
@@ -212,10 +213,10 @@ _MONTH_NUMBERS = {month: number for number, month in enumerate(MONTHS.split("|")
 
 @dataclass(frozen=True)
 class Value:
-    """A date or quantity of one thing.
+    """A date or quantity of one entity.
 
-    `question` asks for it, with "{}" for the thing. Two values of one `attribute` are compared by `order`:
-    `smaller` and `larger` ask which of two things has the smaller or the larger value.
+    `question` asks for it, with "{}" for the entity. Two values of one `attribute` are compared by `order`:
+    `smaller` and `larger` ask which of two entities has the smaller or the larger value.
     """
 
     text: str
@@ -227,7 +228,9 @@ class Value:
 
 
 def values_of(text: str, predicate: str | None, kind: Kind) -> Iterator[Value]:
-    """The dates and quantities that a sentence states about a thing; `text` is the whole sentence, including brackets.
+    """The dates and quantities that a sentence states about an entity; `text` is the whole sentence, including brackets.
+
+    A person's dates are read only from brackets, or from a predicate that begins with "was born", "born" or "died".
 
     >>> [value.text for value in values_of("Ada (4 May 1850 – 1931) was a shipwright.", None, Kind("person", True))]
     ['4 May 1850', '1931']

@@ -154,7 +154,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class Clause:
-    """A subject with one finite verb: an `auxiliary` with its `rest`, or a form of do, a verb and its `rest`; `then` follows in the sentence."""
+    """A subject with one finite verb, which is `auxiliary` if `verb` is None; otherwise it is `verb`, and `auxiliary` is the form of "do" for a question.
+
+    `rest` follows the finite verb in the clause, and `then` follows the clause in the sentence.
+    """
 
     subject: str
     auxiliary: str
@@ -173,7 +176,7 @@ def _question(text: str) -> str:
 
 
 def facts_of(sentence: str, is_name: IsName) -> Iterator[Fact]:
-    """Every question that a sentence answers and that is well formed, judged by the sentence alone.
+    """The questions made from a sentence that are well formed and whose answer occurs only once in the sentence.
 
     >>> [fact.question for fact in facts_of("The canteen opens at 7:30 on weekdays.", lambda word: False)]
     ['At what time does the canteen open on weekdays?']
@@ -218,7 +221,7 @@ def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
 
 
 def plain_sentence(sentence: str) -> str | None:
-    """A sentence without emphasis, brackets and its full stop; None for anything but a plain statement."""
+    """A sentence without emphasis, parts in brackets and its full stop; None for anything but a plain statement."""
     text = " ".join(re.sub(r"\*\*|`", "", _BRACKETED.sub("", sentence)).split())
     if not text.endswith(".") or _NOT_PROSE.search(text) or _HEADED.search(text) or not 4 <= len(text.split()) <= 45:
         return None
@@ -226,7 +229,10 @@ def plain_sentence(sentence: str) -> str | None:
 
 
 def clauses_of(text: str, is_name: IsName) -> list[Clause]:
-    """The main clause of a sentence and further ones with the same subject ("… and closes at 15:00")."""
+    """The main clause of a sentence and further ones with the same subject ("… and closes at 15:00").
+
+    If the sentence begins with a time ("In 1911, …"), only the first clause, with the time at its end.
+    """
     text = re.sub(r"^(?:Today|Nowadays|At present|Currently),? (?=\w)", "", text)
     fronted = re.match(rf"(?P<when>(?:In|On|Since|From|Until|At) {_WHEN}),? (?=\w)", text)
     when = ""
@@ -245,7 +251,7 @@ def clauses_of(text: str, is_name: IsName) -> list[Clause]:
 
 
 def _without_apposition(text: str) -> tuple[str, list[Fact]]:
-    """ "Ines Calloway, the head of stores, signs …" without the text between the commas, and a fact about who the head is."""
+    """ "Ines Calloway, the head of stores, signs …" without the text between the commas; and, if that text names a role, a fact about who has it."""
     match = _NAMED_ROLE.match(text)
     if match is not None and _is_person(match["name"]) and _is_role(match["role"]):
         return f"{match['name']} {text[match.end() :]}", [Fact(f"Who is the {match['role']}?", (match["name"],), "")]
@@ -361,7 +367,7 @@ def _split_conjuncts(clause: Clause) -> Iterator[Clause]:
 
 
 def _conjunct(clause: Clause, text: str) -> Clause | None:
-    """ "closes at 15:00" as a clause with the subject of `clause`; None if it does not open with a verb that agrees with it."""
+    """ "closes at 15:00" as a clause with the subject of `clause`; None if the text does not open with a verb that agrees with the clause."""
     words = text.split(" ")
     first, before = words[0], clause.rest.split(" ")
     while first in ADVERBS and len(words) > 1:
@@ -700,7 +706,7 @@ def _agents(clause: Clause) -> Iterator[Fact]:
 
 
 def _doers(clause: Clause) -> Iterator[Fact]:
-    """Questions that ask who did something, if the rest is specific enough."""
+    """Questions that ask who does or did something, if the rest has 3 to 12 words: fewer would fit many people."""
     assert clause.verb is not None
     rest = re.split(r",| and (?=[a-z])", clause.rest)[0].strip()
     form = {"does": clause.verb.third, "did": clause.verb.past}.get(clause.auxiliary)

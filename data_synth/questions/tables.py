@@ -37,7 +37,7 @@ class _Table:
 
 
 def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions that one row of a table or the whole table answers, alternating documents; none unless `hops` is 1."""
+    """Questions that one row of a table or the whole table answers, alternating between documents; none unless `hops` is 1."""
     by_document: defaultdict[int, list[Candidate]] = defaultdict(list)
     maker = _QuestionMaker(statements)
     for table in _tables(statements) if hops == 1 else ():
@@ -68,7 +68,7 @@ def _tables(statements: IndexStatements) -> Iterator[_Table]:
 
 
 class _QuestionMaker:
-    """Makes questions over tables. A header counts as a noun if its last word occurs in lower case in the index and does not match _NO_NOUN."""
+    """Makes questions about tables. A header counts as a noun if its last word occurs in lower case in the index and does not match _NO_NOUN."""
 
     def __init__(self, statements: IndexStatements) -> None:
         self._statements = statements
@@ -102,7 +102,7 @@ class _QuestionMaker:
         return name.rpartition(" ")[2] in self._lower_case and not _NO_NOUN.search(name)
 
     def _cell_forms(self, header: str) -> list[str]:
-        """How a question may ask for the cell of a row."""
+        """Templates for a question that asks for a row's cell in the column of `header`."""
         if not self._is_noun(header):
             return [f"What is given under “{header}” for {{}}"]
         name = name_of(header)

@@ -1,8 +1,8 @@
-"""Candidate questions over several documents, from paths through an index: bridges, comparisons, and entities that two documents mention.
+"""Candidate questions that need several documents, from paths through an index: bridges, comparisons, and entities that two documents mention.
 
 A path leads from a document that the question names, through entities that it does not name, to the answer. Every hop goes to another
-document and is unambiguous. The names on the way are its bridges; comparisons and shared entities involve things of
-the same type."""
+document and is unambiguous. The names on the way are its bridges. The two subjects of a comparison, and those of two documents that share an entity,
+are of the same type."""
 
 import re
 from collections import defaultdict
@@ -123,7 +123,7 @@ def starts(statements: IndexStatements, rng: Random) -> Iterator[PathEnd]:
 def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
     """Two parallel hops, from two documents to the one entity that both mention, and the question that asks for it.
 
-    The documents are about things of the same type: an entity that two films share is worth asking for, one that two topics share is not.
+    The documents are about subjects of the same type: an entity that two films share is worth asking for, one that two topics share is not.
     """
     mentions = statements.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
@@ -149,7 +149,7 @@ def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[Pat
 
 
 def kind_at(statements: IndexStatements, end: PathEnd) -> Kind:
-    """The type of the thing at the end of a path: by the document about it, or else by its name; `Kind()` if unknown.
+    """The type of the entity at the end of a path: by the document about it, or else by its name; `Kind()` if unknown.
 
     A document whose first sentence does not open with its title is about a topic, which has no type.
     """
@@ -204,7 +204,7 @@ MIN_GAP = 1.0
 class Candidate:
     """A question with its answer and the chains of steps that lead to it, not yet checked.
 
-    `others` are further accepted answers; `attribute` is the attribute that a comparison compares.
+    `others` are further accepted answers; `attribute` is what a comparison compares ("" for other kinds).
     """
 
     kind: str
@@ -251,7 +251,7 @@ def _bridge(end: PathEnd, question: str, last: Step) -> Candidate:
 
 @dataclass(frozen=True)
 class _Side:
-    """One of the two things that a comparison compares: the end of a path, a value in its document, and the hop to that value."""
+    """One of the two entities that a question compares: the end of a path, a value in its document, and the hop to that value."""
 
     end: PathEnd
     value: Value
@@ -263,7 +263,7 @@ class _Side:
 
 
 def comparison_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
-    """Questions that ask which of two things of one type has the smaller or larger value of an attribute; each is named, or described by a path to it.
+    """Questions that ask which of two entities of one type has the smaller or larger value of an attribute; each is named, or described by a path to it.
 
     The two chains have `hops` steps (2 or more) in total, as equally as possible.
     """
@@ -297,7 +297,7 @@ def _by_attribute(statements: IndexStatements, steps: int, rng: Random) -> dict[
 
 
 def _are_comparable(statements: IndexStatements, first: _Side, second: _Side) -> bool:
-    """Whether two things are of the same type, in documents of one split, with values at least MIN_GAP apart."""
+    """Whether two different entities are of the same type, in documents of one split, with values at least MIN_GAP apart."""
     splits = {statements.splits.get(side.end.document or 0) for side in (first, second)}
     kinds = [kind_at(statements, side.end) for side in (first, second)]
     differ = abs(first.value.order - second.value.order) >= MIN_GAP

@@ -22,7 +22,7 @@ school sea season sequel series ship shipyard show single society song soundtrac
 station story strait street studio suburb summit survey team temple theatre town track trail tram treaty tributary
 trilogy trophy tunnel university valley vessel village war watershed website work yard
 """)
-"""Head nouns for subjects of documents, which take "which" and "that"."""
+"""Head nouns for things that documents are about; they take "which" and "that"."""
 
 PEOPLE = _words("""
 actor actress archaeologist architect artist astronomer athlete author baker ballerina baron baroness biologist
@@ -35,7 +35,7 @@ physicist pianist player playwright poet politician president priest prince prin
 ruler sailor scholar scientist screenwriter sculptor shipwright singer sister skater soldier son songwriter sprinter
 swimmer teacher tutor violinist wife wrestler writer
 """)
-"""Head nouns for people, who take "who"."""
+"""Head nouns for people; they take "who"."""
 
 _IRREGULAR = {
     "begun": "began",
@@ -73,7 +73,7 @@ def opens_with_verb(predicate: str) -> bool:
 
 
 def past_of(participles: str) -> str | None:
-    """The past tense of a participle (or of two: "written and directed"); None for a word that is no participle, or if its agent is not a person ("caused").
+    """The past tense of a participle (or of two: "written and directed"); None if a word is not a participle, or is one whose agent is not a person ("caused").
 
     >>> past_of("written and directed"), past_of("song")
     ('wrote and directed', None)

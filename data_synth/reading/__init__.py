@@ -1,1 +1,1 @@
-"""Rows that teach reading: questions over passages, with the gold passages mixed with others or left out, and short cited answers."""
+"""Rows that teach reading: questions with passages, the gold ones mixed with others or left out, and short cited answers."""

@@ -1,6 +1,6 @@
 """Answerable questions made unanswerable by changing a name or a number, or by replacing a word with its opposite or with another word of its kind.
 
-They are made by rules, after the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822: entity swap, number swap, antonym,
+They are made by rules, modelled on the unanswerable questions of SQuAD 2.0 (Rajpurkar et al. 2018, arXiv:1806.03822: entity swap, number swap, antonym,
 mutual exclusion). The model is trained on the original and the changed question over the same passages, so that the question alone does not reveal
 whether it can be answered."""
 
@@ -52,7 +52,7 @@ def changed_question(question: str, gold: str, passages: Sequence[str], rng: ran
     """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is no such
     change, and for a choice ("… or …").
 
-    A new name comes from the passages, has as many words, and shares no word of three letters or more with the question or `gold`; a new word
+    A new name comes from the passages, has as many words as the old one, and shares no word of three letters or more with the question or `gold`; a new word
     is in none of the passages. Words are replaced in English questions only.
 
     >>> passages = ["She met Bram Oakes in Rill.", "Later that year Adam Finch sailed to Tarn."]

@@ -2,8 +2,8 @@
 
 `_KIND_LINES` describes the tables: what a row is about, and columns with the values and questions that suit them. The questions ask for a cell, for the row
 of a given cell, for the row with the largest or smallest number, or for that of two rows with the larger number. Some documents have a second edition
-with other values, so that only the year distinguishes the two. Some tables lack a column: questions about it cannot be answered, except one that a
-sentence below the table may answer."""
+with other values, so that only the year distinguishes the two. Some tables lack a column: questions about that column cannot be answered, except one
+whose answer may be in a sentence below the table."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ country|Members of the {place} Union|country
  ~Inhabitants (millions):decimal 0.3 92?How many inhabitants does {key} have>has the most inhabitants
 """
 """Per kind: "noun|title|values of the first column", then its columns: "header:values", questions after "?", and how to ask for the row with the
-largest (">") or smallest ("!") number and for the larger of two ("^"). Values are a list, the name of one of `_VALUES` or `_WORDS`, or a
+largest (">") or smallest ("!") number and for the larger of two ("^"). Values are a list, a key of `_VALUES` or `_WORDS`, or a
 kind of number with its range. "~" marks a header that does not fit "What is the … of …?"; a header that names a kind of value stands for several
 columns; a route fills the first three columns."""
 
@@ -245,7 +245,7 @@ _NAMING = ("{question} in “{title}”{mark}", "{question} according to “{tit
 _INVENTED = frozenset(
     ["place", "person", "company", "building", "mountain", "river", "country", "club", "code", "product", "route"]
 )
-"""Kinds of values that hardly ever occur in two documents."""
+"""Kinds of values of which hardly any occurs in two documents."""
 _BY_CELL = ("Which {noun} has the {header} {value}?", "For which {noun} is the {header} {value}?")
 _GENERAL = (
     "What is the {header} of {key}?",
@@ -322,7 +322,7 @@ class _Column:
         """The header as a question names it."""
         return name_of(self.header)
 
-    def named(self, name: str) -> _Column:
+    def with_header(self, name: str) -> _Column:
         """The column with the header `name`: one of those that this header stands for if it names a kind of value."""
         questions = tuple(text.replace("{column}", name) for text in self.questions)
         phrases = {mark: text.replace("{column}", name) for mark, text in self.phrases.items()}
@@ -434,7 +434,9 @@ def _expand(column: _Column, rng: Random) -> list[_Column]:
     """The column, or the columns that its header stands for."""
     if not column.header[0].islower():
         return [column]
-    return [column.named(name) for name in dict.fromkeys(_value(column.header, rng) for _ in range(rng.randint(2, 5)))]
+    return [
+        column.with_header(name) for name in dict.fromkeys(_value(column.header, rng) for _ in range(rng.randint(2, 5)))
+    ]
 
 
 def _questions(table: _Table, rng: Random) -> Iterator[ReadingQuestion]:

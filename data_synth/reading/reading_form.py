@@ -38,7 +38,7 @@ def reading_problems(row: ReadingRow) -> list[str]:
     elif row.answers and not score.cites_gold:
         problems.append(f"completion must cite gold passages {sorted(gold)} and no others")
     if missing := check_citations(row.completion, len(numbers)).removed:
-        problems.append(f"completion cites [{missing[0]}] of {len(numbers)} passages")
+        problems.append(f"completion cites [{missing[0]}], but the prompt has {len(numbers)} passages")
     if any("<|" in text for text in (row.completion, *(turn.content for turn in row.prompt))):
         problems.append("the prompt or the completion contains a special token ('<|')")
     return problems

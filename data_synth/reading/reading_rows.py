@@ -1,8 +1,8 @@
-"""Reading rows, after RAFT (Zhang et al. 2024, arXiv:2403.10131): several questions over one shuffled set of passages, some without their gold passage.
+"""Reading rows, after RAFT (Zhang et al. 2024, arXiv:2403.10131): several questions about one shuffled set of passages, some without their gold passage.
 
 A context is made for one question. It has the question's gold passages (in a share of the contexts, only those without the answer), and
 distractors: passages that the set names for the question, BM25's top hits, and another question's gold passages. Further questions that these passages
-answer become rows over the same context, so that training reads the passages once. Where the passages lack the answer, the answer is "not in the
+answer become rows with the same context, so that training reads the passages once. Where the passages lack the answer, the answer is "not in the
 documents"; no distractor of a row contains its answer. A question that the set repeats with other gold passages is never refused, as further passages
 may answer it. A set is either published or made from a user's own index."""
 
@@ -197,7 +197,7 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set also has the question with further gold passages, as happens if the same form is filled in for every document."""
+        """Whether the set also has the question with further gold passages, as happens if the same question is asked of every document."""
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
@@ -208,7 +208,7 @@ class Distractors:
         """Whether a passage contains an answer other than yes and no; a paraphrase counts if no gold passage has the answer word for word."""
         return not question.is_yes_no and any(
             contains_answer(answer, self._words[passage])
-            or (self._is_own_words(answer, question) and states(answer, self._wording(passage)))
+            or (self._is_paraphrase(answer, question) and states(answer, self._wording(passage)))
             for answer in question.answers
         )
 
@@ -217,7 +217,7 @@ class Distractors:
         gold = self._gold_of_text.get(normalise_question(text), ())
         return any(passage in gold or states(text, self._wording(passage)) for passage in passages)
 
-    def _is_own_words(self, answer: str, question: ReadingQuestion) -> bool:
+    def _is_paraphrase(self, answer: str, question: ReadingQuestion) -> bool:
         return not any(contains_answer(answer, self._words[gold]) for gold in question.gold_ids)
 
     def _wording(self, passage: str) -> Wording:
@@ -285,7 +285,7 @@ class _QuestionsByPassage:
     def unanswered(
         self, ids: Sequence[str], count: int, other_than: ReadingQuestion, rng: random.Random
     ) -> list[ReadingQuestion]:
-        """Up to `count` questions that the passages do not answer.
+        """Up to `count` questions, besides `other_than`, that the passages do not answer.
 
         First those marked as unanswerable in the set, then those for which one of the passages is gold or a possible distractor.
         """
@@ -332,7 +332,7 @@ def _rows_of_split(
             usable.append(_AnswerableQuestion(question, answer, *finder.candidates(question)))
     rng = random.Random(content_id("reading", source.name, str(settings.seed)))
     rng.shuffle(usable)
-    usable, surplus = balanced(usable)
+    usable, surplus = balance_yes_and_no(usable)
     yield from surplus
     usable = usable[: share.max_questions]
     by_passage = _QuestionsByPassage(usable, unanswerable, finder)
@@ -350,7 +350,7 @@ def _rows_of_split(
             context += 1
 
 
-def balanced(usable: Sequence[_AnswerableQuestion]) -> tuple[list[_AnswerableQuestion], list[Dropped]]:
+def balance_yes_and_no(usable: Sequence[_AnswerableQuestion]) -> tuple[list[_AnswerableQuestion], list[Dropped]]:
     """As many questions with the answer yes as with no (the first of each), and all other questions; Dropped for each surplus one."""
     total = {word: sum(item.answer == word for item in usable) for word in YES_NO}
     selected: list[_AnswerableQuestion] = []
@@ -372,7 +372,10 @@ def _rows_of_context(
     settings: ReadingSettings,
     without_gold: bool,
 ) -> list[ReadingRow]:
-    """The rows over one context, made for the first question in `waiting`, if possible `without_gold`; it and all answered ones leave `waiting`."""
+    """The rows of one context, made for the first question in `waiting`. This question and the other answered ones are removed from `waiting`.
+
+    `without_gold` is ignored for a question that recurs, and if no distractor fits, unless a yes-or-no question has other gold passages.
+    """
     first = waiting.pop(next(iter(waiting)))
     finder = by_passage.finder
     sizes = map(finder.word_count, (*first.near, *first.lexical))
@@ -392,7 +395,7 @@ def _rows_of_context(
     unanswered = [first.question] if without_gold else []
     unchanged = sum(rng.random() >= settings.changed for _ in range(count))
     unanswered += by_passage.unanswered(ids, unchanged, first.question, rng)
-    changed = _changed([q.question for q in answered], excerpts, finder, rng)
+    changed = _changed_questions([q.question for q in answered], excerpts, finder, rng)
     unanswered += changed[: max(0, count + without_gold - len(unanswered))]
     pairs = [(item.question, item.answer) for item in answered] + [(each, NOT_FOUND) for each in unanswered]
     rows = [_row(source.name, context, question, answer, excerpts, settings.form) for question, answer in pairs]
@@ -400,7 +403,7 @@ def _rows_of_context(
     return rows
 
 
-def _changed(
+def _changed_questions(
     answered: Sequence[ReadingQuestion], excerpts: Sequence[Excerpt], finder: Distractors, rng: random.Random
 ) -> list[ReadingQuestion]:
     """The answered questions with a name, number or word changed, if the passages do not seem to answer the changed question."""
@@ -465,7 +468,7 @@ def _passages(
 def _row(
     name: str, context: int, question: ReadingQuestion, answer: str, excerpts: Sequence[Excerpt], form: AnswerForm
 ) -> ReadingRow:
-    """The row of a question over `excerpts`.
+    """The row of a question with the context `excerpts`.
 
     In the form `reasoned`, the reason follows the order of the set's gold passages: in multi-hop sets, the order of the steps.
     """
@@ -490,7 +493,7 @@ def _row(
 
 
 def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
-    """An evidence sentence of a gold passage as in prompts, preferably one with the answer; without evidence, the passage's first 200 characters."""
+    """An evidence sentence of a gold passage, quoted as in prompts, preferably one with the answer; without evidence, the passage's first 200 characters."""
     found = [sentence for sentence in question.evidence if sentence and sentence in excerpt.text]
     sentences = [quote(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found]
     with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))
@@ -498,14 +501,14 @@ def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
 
 
 def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:
-    """The passages of an index and `questions` over them; UserError if a gold document is not in the index."""
+    """The passages of an index and `questions` about them; UserError if a gold document is not in the index."""
     check_gold(questions, frozenset(index.sources()))
     by_source = {source: [of_passage(passage) for passage in index.passages_of(source)] for source in index.sources()}
     return set_of_passages(index.folder.name, by_source, questions)
 
 
 def set_of_passages(name: str, by_source: Mapping[str, Sequence[Excerpt]], questions: Iterable[Question]) -> ReadingSet:
-    """The passages of documents, by source, and `questions` over them."""
+    """The passages of documents, by source, and `questions` about them."""
     passages = {excerpt.id: excerpt for excerpts in by_source.values() for excerpt in excerpts}
     return ReadingSet(name, passages, tuple(_reading_question(question, by_source) for question in questions))
 

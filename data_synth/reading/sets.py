@@ -1,8 +1,8 @@
 """Questions with the passages that answer them, in the layout that public sets are converted to: a folder with corpus.jsonl and questions.jsonl.
 
 Fields of a question: "id", "question", "answers" (empty: unanswerable), "gold_ids", and if known "context_ids" (passages of the same document
-or found by retrieval), "evidence" (sentences) or "supporting_sentences" ([passage id, number]), "kind" or "type", "split" (train, dev or
-test, with val for dev; by default from the hash of the question's words, so that a question has the same split in every set).
+or found by retrieval), "evidence" (sentences, or objects with a "quote") and "supporting_sentences" ([passage id, number]), "kind" or "type",
+"split" (train, dev or test; val means dev; by default from the hash of the question's words, so that a question has the same split in every set).
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ YES_NO = frozenset({"yes", "no"})
 
 @dataclass(frozen=True)
 class ReadingQuestion:
-    """One question: the passages `gold_ids` answer it together, in the sentences `evidence`; `context_ids` came with it, distractors and possibly gold ones."""
+    """One question. The passages `gold_ids` together answer it, in the sentences `evidence`; `context_ids` are the passages that the set gives with it,
+    distractors and possibly gold passages.
+    """
 
     id: str
     text: str
@@ -96,7 +98,7 @@ def _question(
     for passage_id in (*gold, *context):
         if passage_id not in passages:
             found = f"{where}: no passage {passage_id!r} in {CORPUS}"
-            raise UserError(found, "ids of passages in this file", "fix the row")
+            raise UserError(found, "ids of passages in corpus.jsonl", "fix the row")
     split = row.get("split") or split_by_hash(normalise_question(row["question"]))
     split = "dev" if split == "val" else split
     if split not in SPLITS:

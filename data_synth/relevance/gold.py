@@ -28,7 +28,7 @@ def read_gold_questions(file: Path) -> list[GoldQuestion]:
 
 
 def with_sentences(questions: Sequence[GoldQuestion], corpus: Path) -> list[GoldQuestion]:
-    """The questions with the text of their numbered gold sentences as evidence; those that have quotes keep them.
+    """The questions with the text of their numbered gold sentences as evidence; a question that already has evidence keeps it.
 
     UserError if `corpus` is needed and missing, or has no sentence of a given number.
     """

@@ -43,8 +43,8 @@ def find_candidates(
 ) -> Candidates:
     """All of `gold_rows`, then the remaining `own_rows`, then hard negatives: at most half by the walk, the rest by cosine.
 
-    `gold_rows` are the propositions of the gold documents. The hard negatives are `negatives` propositions outside both (fewer only if no
-    more are allowed).
+    `gold_rows` are the propositions of the gold documents, `own_rows` those of all documents published with the question. The hard negatives are
+    `negatives` propositions outside both (fewer only if no more are allowed).
     """
     free_N = allowed_N.copy()
     free_N[gold_rows] = free_N[own_rows] = False
@@ -68,9 +68,9 @@ SENTENCE_NOT_FOUND = "a gold sentence does not occur in its document"
 NO_PROPOSITION = "a gold sentence from which no proposition was extracted"
 UNUSABLE_CHOICE = "the model's choice could not be used"
 MIN_OVERLAP = 0.5
-"""The least overlap of an occurrence with a gold sentence, as a share of the shorter of the two."""
+"""The minimum overlap of an occurrence with a gold sentence, as a share of the shorter of the two."""
 CANDIDATES_PER_CALL = 20
-"""How many candidates a model chooses among in one call: as many as it first sees in the mode `local`."""
+"""How many candidates a model chooses among in one call: as many as in its first call in the mode `local`."""
 
 
 def document_row(index: Index, source: str) -> int:

@@ -1,7 +1,8 @@
-"""The split of questions and documents into train, dev and test, so that no question, passage or proposition is in two.
+"""The split of questions and documents into train, dev and test, so that no question, passage or proposition is in two splits.
 
-Questions with a common gold document go to one split as a group, unless their file states their splits. If only questions are split, only
-those with the same words belong together. Overlap between the datasets of one training run can be excluded.
+Questions with a common gold document go to one split as a group, unless their file states their splits. If only questions are split,
+only those with the same words form a group, and a passage or proposition can be in every split. Overlap between the datasets of one
+training run can be excluded.
 Legend: U documents, N propositions."""
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.1
 LARGE_GROUP_SHARE = 0.1
-"""Groups with more than this share of the questions are assigned first, and so to train: they would crowd a small split."""
+"""Groups with more than this share of the questions are assigned first, and so to train: they would fill a small split."""
 NOWHERE, ANYWHERE = -1, -2
 
 
@@ -41,7 +42,7 @@ class Split:
     propositions_N: Ints
 
     def allowed(self, question_id: str) -> NDArray[np.bool_]:
-        """Which propositions may be candidates of a question: [N]."""
+        """Which propositions may be candidates for a question: [N]."""
         split = SPLITS.index(self.questions[question_id])
         return np.isin(self.propositions_N, (split, ANYWHERE))
 
@@ -104,7 +105,10 @@ def group_questions(questions: Iterable[GoldQuestion], by: SplitBy = "passages")
 def split_documents(
     questions: Iterable[GoldQuestion], split_of: Mapping[str, str], sources: Iterable[str], seed: int
 ) -> dict[str, str]:
-    """The split of each document: that of most questions that it is gold for, else of most that it was published with, else by its hash."""
+    """The split of each document: the one that holds most questions for which the document is gold.
+
+    Without such questions, the one that holds most questions with which the document was published; without either, `split_by_hash`.
+    """
     gold: dict[str, Counter[str]] = defaultdict(Counter)
     own: dict[str, Counter[str]] = defaultdict(Counter)
     for question in questions:

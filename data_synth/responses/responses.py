@@ -68,7 +68,7 @@ def response_rows(
     judge: Judge | None,
     verifier: Verifier | None,
 ) -> Iterator[ResponseRow | Dropped]:
-    """The rows of `questions` over contexts of `sizes` excerpts (all up to `settings.top_k`, if none are given)."""
+    """The rows of `questions` over contexts of `sizes` excerpts (if none are given, of all sizes from 1 to `settings.top_k`)."""
     find_contexts = context_finder(index, settings, policy.count_tokens)
     reward = partial(rewards_of, measure=SupportScorer(index).of_drafts, judge=judge, verifier=verifier)
     yield from make_rows(questions, find_contexts, policy, sampling, reward, sizes)
@@ -180,7 +180,7 @@ def _response_row(
 def rewards_of(
     sampled: SampledResponses, measure: MeasureSupport, judge: Judge | None = None, verifier: Verifier | None = None
 ) -> dict[str, tuple[float, ...]]:
-    """The rewards of each response, by component; "gold" only if the question has gold documents, "judge" and "supported" only with a judge or verifier.
+    """The rewards of each response, by component; "gold" only if the question has gold documents, "judge" only with a judge, "supported" only with a verifier.
 
     Without a context, "grounded" and "supported" are 0 for every response.
     """

@@ -1,6 +1,6 @@
 """
 title: modegraph
-description: Answers from a modegraph index; its citations are shown as Open WebUI's sources, numbered as in the text.
+description: Answers from a modegraph index; their citations are shown as Open WebUI's sources, numbered as in the text.
 version: 1.0.0
 requirements: aiohttp, pydantic
 """

@@ -1,4 +1,4 @@
-"""Compares systems by their reward at equal KL: each system's runs (several strengths and seeds) form a frontier, read off at KLs that all systems reach.
+"""Compares systems by their reward at equal KL: each system's runs (several β and seeds) form a frontier, read off at KLs that all systems reach.
 
 A method that moves a policy farther from the reference can always gain more reward, so systems are compared at the same KL. A frontier starts
 at the reference (KL 0) and is linear between its runs."""
@@ -47,7 +47,7 @@ def equal_kl(
 ) -> list[RewardAtKl]:
     """Every system's reward at every KL of the grid, with its difference from the system of the first run, paired by seed.
 
-    p-values are Holm-corrected over the systems at each KL. With a `margin`, it is also tested whether they differ by less than that.
+    p-values are Holm-corrected over the systems at each KL. With a `margin`, each difference is also tested for lying within ±`margin`.
     UserError for a seed that one system lacks.
     """
     systems = list(dict.fromkeys(run.system for run in runs))
@@ -112,7 +112,7 @@ FIGURE_LABELS = {
 
 @dataclass(frozen=True)
 class Alignment:
-    """A complete measurement. A difference that is shown to lie within ±`margin` counts as equality (None: not tested)."""
+    """A complete measurement. Systems whose difference is significantly within ±`margin` count as equal (None: not tested)."""
 
     runs: Sequence[MeasuredRun]
     reference: Sequence[PromptFigures]
@@ -207,7 +207,7 @@ def verdict(alignment: Alignment) -> str:
     words = []
     for at in (at for at in alignment.equal if at.kl == last and at.system != alignment.equal[0].system):
         assert at.difference is not None
-        words.append(f"{_side(at.difference, alignment.margin)} {at.system}")
+        words.append(f"{_position(at.difference, alignment.margin)} {at.system}")
     return f"At KL {last:.3g}, {alignment.equal[0].system} is {', '.join(words) or 'the only system'}."
 
 
@@ -280,8 +280,8 @@ def draw_frontiers(alignment: Alignment) -> bytes:
     return figure_png(figure)
 
 
-def _side(difference: SeedVerdict, margin: float | None) -> str:
-    """The position of the first system relative to the other."""
+def _position(difference: SeedVerdict, margin: float | None) -> str:
+    """The position of the first system relative to the other; `difference` is the other's reward minus the first's."""
     if difference.shown:
         return "below" if difference.interval.mean > 0 else "above"
     return f"equal (within ±{margin:g}) to" if difference.equal else "not distinguishable from"

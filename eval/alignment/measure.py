@@ -118,7 +118,7 @@ def cache_key(
 ) -> str:
     """A hash of both models, the prompts with their gold answers, the reward weights, sampling, engine and precision.
 
-    A model counts by the weights in its folder, or by its hub name.
+    A folder is identified by its name and a hash of its weights and tokenizer, any other model by its hub name.
     """
     row_texts = [json.dumps({**response_to_json(row), "responses": [], "rewards": {}}, sort_keys=True) for row in rows]
     settings = json.dumps([dict(weights), asdict(sampling), engine, precision], sort_keys=True)
@@ -149,7 +149,7 @@ def measure_runs(
     reference = cache(lambda: load(source)[0])
 
     def figures_of(policy: str) -> list[PromptFigures]:
-        # The engine counts, because engines draw different random numbers.
+        # The engine is part of the key, because engines generate different random numbers.
         key = cache_key(policy, source, rows, weights, sampling, draw.__name__, precision)
         file = cache_folder / f"{key}.json"
         if file.is_file():
@@ -263,7 +263,7 @@ def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dic
     first = weighted[0][1]
     for folder, weights in weighted:
         if weights != first:
-            found = f"{folder}: trained for the rewards {weights}, {weighted[0][0]} for {first}"
+            found = f"{folder}: trained for the rewards {weights}, but {weighted[0][0]} for {first}"
             remedy = "compare runs trained for the same reward, or name the reward with --reward COMPONENT=WEIGHT"
             raise UserError(found, "runs that were trained for the same reward", remedy)
     return measurable_weights(first, str(weighted[0][0]))

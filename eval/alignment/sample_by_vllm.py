@@ -1,4 +1,4 @@
-"""Samples drawn by vLLM, many prompts at once, from a private server for each policy.
+"""Samples that vLLM generates, for many prompts concurrently; a separate server is started for each policy.
 
 An adapter is merged first: on two cores vLLM then generates about 600 tokens a second with a model of 135 M parameters, against 200 with a separate
 adapter and 30 with transformers' `generate`."""
@@ -24,7 +24,10 @@ TIMEOUT_S = 900.0
 
 
 def draw_by_vllm(policy: Policy, prompts: Sequence[Prompt], sampling: SamplingSettings) -> Iterator[Samples]:
-    """Draw with vLLM (a Draw); UserError if vLLM does not start or refuses a request. The model in memory is unchanged."""
+    """Generate samples with vLLM (the `Draw` of `--sampler vllm`); UserError if vLLM does not start or refuses a request.
+
+    The model in memory is unchanged.
+    """
     with tempfile.TemporaryDirectory(prefix="modegraph-policy-") as folder:
         model = policy.model
         if isinstance(model, PeftModel):

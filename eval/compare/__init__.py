@@ -1,1 +1,1 @@
-"""Fine-tuned models side by side: their answers, log-probabilities and measures."""
+"""Fine-tuned models side by side: their answers, log-probabilities and metrics."""

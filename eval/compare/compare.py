@@ -86,7 +86,7 @@ def untuned_model(run: Path) -> str:
     return model
 
 
-PAIRS_AT_ONCE = 4
+PAIRS_PER_PASS = 4
 """Pairs in one forward pass."""
 
 
@@ -96,7 +96,7 @@ def score_pairs(model: Any, tokenizer: Any, rows: Sequence[PreferenceRow]) -> li
     layout = choose_layout(model, max((group.longest_tokens for group in groups), default=0), None)
     return [
         PairScore(*logps_K.tolist(), *map(len, group.tokenized.responses))
-        for group, logps_K in zip(groups, group_logps(model, groups, layout, PAIRS_AT_ONCE), strict=True)
+        for group, logps_K in zip(groups, group_logps(model, groups, layout, PAIRS_PER_PASS), strict=True)
     ]
 
 
@@ -119,8 +119,8 @@ def compare_runs(
     """Compare the runs and their untuned model on held-out rows; differences are relative to the first run.
 
     `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError, before any answer is generated, for a
-    folder that is not a finished run, for a model given twice, for data without such rows, for rows that a run was trained on (except for the split train),
-    and if systems with several seeds do not have the same seeds.
+    folder that is not a finished run, for a model given twice, for data without rows of this split or of these sizes, for rows that a run was
+    trained on (except for the split train), and if systems with several seeds do not have the same seeds.
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)

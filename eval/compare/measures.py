@@ -29,7 +29,7 @@ def reward_margin_per_token(policy: PairScore, reference: PairScore, beta: float
     return beta * (chosen - rejected)
 
 
-OfMargin = Callable[[PairScore, PairScore, float], float]
+MarginFunction = Callable[[PairScore, PairScore, float], float]
 
 ANSWER_MEASURES: tuple[tuple[str, Callable[[ScoredAnswer], float], bool], ...] = (
     ("exact match", lambda answer: answer.exact_match, True),
@@ -47,7 +47,7 @@ PAIR_MEASURES: tuple[tuple[str, Callable[[PairScore], float]], ...] = (
     ("log π(y_w|x) per token", lambda score: score.chosen_logp / score.chosen_tokens),
     ("log π(y_l|x) per token", lambda score: score.rejected_logp / score.rejected_tokens),
 )
-MARGIN_MEASURES: tuple[tuple[str, OfMargin, bool], ...] = (
+MARGIN_MEASURES: tuple[tuple[str, MarginFunction, bool], ...] = (
     ("reward margin β(Δ_w − Δ_l)", reward_margin, False),
     ("preference accuracy (margin > 0)", lambda *scores: float(reward_margin(*scores) > 0), True),
     ("reward margin per token", reward_margin_per_token, False),
@@ -97,7 +97,9 @@ def pair_measures(hard_negative: str, pairs: Sequence[PreferenceRow], results: S
     return measures
 
 
-def _margins(of: OfMargin, indices: Sequence[int], results: Sequence[PolicyResult]) -> dict[str, tuple[float, ...]]:
+def _margins(
+    of: MarginFunction, indices: Sequence[int], results: Sequence[PolicyResult]
+) -> dict[str, tuple[float, ...]]:
     values: dict[str, tuple[float, ...]] = {}
     for result in results:
         record = result.policy.record
@@ -122,9 +124,9 @@ MAY_DIFFER = ("seed", "output", "reference_cache")
 
 
 def seed_systems(policies: Sequence[Policy]) -> dict[str, dict[int, str]]:
-    """The name of each system and its policies by seed: runs that differ only in their seed form a system, and single runs are left out.
+    """The name of each system and its policies by seed: runs that differ only in MAY_DIFFER form a system if they have at least two seeds.
 
-    Repetitions of a seed form a second system, and so on.
+    A second run with the same seed belongs to a second system, and so on.
     """
     systems: dict[tuple[str, int], dict[int, str]] = {}
     repetitions: Counter[tuple[str, int]] = Counter()

@@ -1,1 +1,1 @@
-"""Measures as pure functions, one kind per file; comparisons print means of these over questions."""
+"""Measures as pure functions, one kind per file; comparisons print their means over questions."""

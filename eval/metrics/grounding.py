@@ -1,7 +1,7 @@
-"""How well an answer is grounded in its context: PankRAG's Eq. 6-8 (App. A.2.2) and RAGChecker's claim recall, as formulas, and a variant without a
+"""How well an answer is grounded in its context: PankRAG's Eq. 6-8 (App. A.2.2) and RAGChecker's claim recall, as formulas, and variants without a
 language model, whose names end in `_by_encoder`.
 
-Legend: C claims (sentences of an answer), N sentences of the context, P its passages, G gold claims, D dimensions. Vectors are rows of length 1.
+Legend: C claims (sentences of an answer), N sentences of the context, P its passages, G gold claims, D dimensions. Each row is a unit vector.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from graph.types import Encode, Floats
 Bools = NDArray[np.bool_]
 MIN_SUPPORT = 0.45
 MIN_RELEVANCE = 0.3
-"""Cosines of all-MiniLM-L6-v2 over 150 items of PubMedQA. Support: 88 % of the sentences of a conclusion reach .45 with a sentence of their abstract, 1 %
+"""Cosines of all-MiniLM-L6-v2 on 150 items of PubMedQA. Support: 88 % of the sentences of a conclusion reach .45 with a sentence of their abstract, 1 %
 with one of another abstract; relevance: 72 % of the sentences of a question's abstract reach .30, 3 % of those of another abstract."""
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 
 
 @dataclass(frozen=True)
 class Grounding:
-    """The five figures of one answer; None if the answer, the gold answer or the context has no sentence to judge."""
+    """The five figures of one answer; a figure is None if there is nothing to judge for it."""
 
     faithfulness: float | None
     answer_relevance: float | None
@@ -48,7 +48,7 @@ def answer_relevance(question_D: Floats, generated_ND: Floats) -> float | None:
 
 
 def context_precision(relevant_P: Sequence[bool]) -> float | None:
-    """Σ_k precision@k · v_k / Σ_k v_k over the ranked passages, v_k = passage k is relevant (Ragas, which PankRAG uses).
+    """Σ_k precision@k · v_k / Σ_k v_k over the ranked passages, v_k = 1 if passage k is relevant, else 0 (from Ragas, which PankRAG uses).
 
     0 when none is relevant, None without passages.
 
@@ -59,7 +59,7 @@ def context_precision(relevant_P: Sequence[bool]) -> float | None:
 
 
 def claims_of(text: str) -> list[str]:
-    """The sentences of a text without citations, which serve as claims if no model extracts them."""
+    """The sentences of a text, citations removed; they serve as claims if no model extracts any."""
     return [unit.text for unit in split_units(check_citations(text, 0).text)]
 
 
@@ -68,7 +68,7 @@ def supported_by_encoder(
 ) -> Bools:
     """bool[C]: whether a sentence of the context is similar to the claim (cosine ≥ 0.45) and every number of the claim occurs in the context.
 
-    With vectors alone, 1911 would pass for 1921.
+    With cosines alone, a claim with 1921 would count as supported by a sentence with 1911.
     """
     if not len(claims) or not len(sentences):
         return np.zeros(len(claims), np.bool_)
@@ -83,8 +83,8 @@ def grounding_by_encoder(
 ) -> Grounding:
     """All five figures without a language model: sentences replace claims; cosines replace entailment and generated questions.
 
-    `answer` is the full text with its reasoning; only the first gold answer counts. Short gold answers make poor claims, so they
-    are appended to their question.
+    `answer` is the full text with its reasoning; only the first gold answer counts. A short gold answer makes a poor claim, so the
+    gold answer is appended to the question.
     """
     claims, gold = claims_of(answer), claims_of(f"{question} {golds[0]}") if golds else []
     units = [claims_of(passage) for passage in passages]

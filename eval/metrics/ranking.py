@@ -1,16 +1,16 @@
-"""Ranked sources against gold sources. `ranked` contains no source twice, and `gold` is not empty."""
+"""Metrics that compare ranked sources with gold sources. `ranked` contains no source twice, and `gold` is not empty."""
 
 import math
 from collections.abc import Sequence
 
 
 def recall_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
-    """The share of the gold sources among the first `k` of `ranked`."""
+    """The share of the gold sources that are among the first `k` of `ranked`."""
     return len(set(ranked[:k]) & set(gold)) / len(set(gold))
 
 
 def all_gold_at(ranked: Sequence[str], gold: Sequence[str], k: int) -> float:
-    """1.0 when every gold source is among the first `k`, as a multi-hop question requires."""
+    """1.0 if every gold source is among the first `k`, as a multi-hop question requires; 0.0 if not."""
     return float(set(gold) <= set(ranked[:k]))
 
 
@@ -21,7 +21,7 @@ def reciprocal_rank(ranked: Sequence[str], gold: Sequence[str]) -> float:
 
 
 def average_precision(relevant: Sequence[bool], total_relevant: int) -> float:
-    """Σ of precision at k over the relevant ranks k, divided by the number of relevant items; items not ranked add nothing.
+    """The sum of precision at k over the ranks k of relevant items, divided by the number of relevant items, ranked or not.
 
     >>> average_precision([True, False, True], 2)
     0.8333333333333333

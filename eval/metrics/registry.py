@@ -1,7 +1,7 @@
 """Metrics by name, for tasks and configurations, and the scoring of outputs with them.
 
 A metric is a pure function of a question and a system's output for it. Where it does not apply (no gold answer, no gold
-documents, no model) its value is None; a value that is not a number is an error and is never averaged."""
+documents, no model) its value is None; a value that is not a finite number is an error and is never averaged."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _mirage_choice(question: Question, output: Output) -> float | None:
 
 
 def _answer_in_context(question: Question, output: Output) -> float | None:
-    """Whether the excerpts contain a gold answer, so that a reader could answer at all; None for yes, no and maybe, which occur anywhere."""
+    """Whether the excerpts contain a gold answer; None if the question has none, or only yes, no or maybe, which occur anywhere."""
     if not question.answers or {normalise(answer) for answer in question.answers} <= set(CHOICES):
         return None
     return contains_answer("\n".join(output.context), question.answers)

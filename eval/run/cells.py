@@ -29,11 +29,11 @@ from graph.types import OpenEncoder
 FORMAT = 3
 """The version of the layout of a cell's file."""
 CELLS, INDEXES, CORPORA = "cells", "indexes", "corpora"
-Contents = Callable[[Mapping[str, Any]], dict[str, Any]]
+AddFingerprints = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: OpenEncoder) -> tuple[Cell, ...]:
-    """The cells of every task with every system, from the data below `base` / data; UserError for invalid data, metrics or settings."""
+    """The cells of every task with every system, from the data in the folder `base` / `settings.data`; UserError for invalid data, metrics or settings."""
     systems = systems_of(settings)
     names = [system.name for system in systems]
     if settings.baseline and settings.baseline not in names:
@@ -43,8 +43,8 @@ def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: Op
     tasks = tuple(
         _task_data(name, task_settings, settings, base, out) for name, task_settings in settings.tasks.items()
     )
-    contents = contents_of(open_encoder)
-    return tuple(_cell(system, task, settings, contents, out) for task in tasks for system in systems)
+    add_fingerprints = fingerprint_adder(open_encoder)
+    return tuple(_cell(system, task, settings, add_fingerprints, out) for task in tasks for system in systems)
 
 
 def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
@@ -98,8 +98,10 @@ def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings,
     )
 
 
-def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Contents, out: Path) -> Cell:
-    index, retrieve = contents(system.index.model_dump()), system.retrieve
+def _cell(
+    system: System, task: TaskData, settings: MatrixSettings, add_fingerprints: AddFingerprints, out: Path
+) -> Cell:
+    index, retrieve = add_fingerprints(system.index.model_dump()), system.retrieve
     answer = {"max_answer_tokens": settings.max_answer_tokens, "empty_answers": settings.empty_answers}
     inputs = {
         "format": FORMAT,
@@ -107,8 +109,8 @@ def _cell(system: System, task: TaskData, settings: MatrixSettings, contents: Co
         "shown": sorted(task.shown),
         "documents": task.documents_hash,
         "index": index,
-        "retriever": contents(retrieve.model_dump()) if retrieve is not None else None,
-        "models": contents({"model": system.model, "helper": settings.helper}),
+        "retriever": add_fingerprints(retrieve.model_dump()) if retrieve is not None else None,
+        "models": add_fingerprints({"model": system.model, "helper": settings.helper}),
         "answer": answer if system.model else None,
         "values": sorted(fill_time_metrics(task.metrics)),
     }
@@ -130,7 +132,7 @@ FILES = ("import_file", "extractor_examples", "selector", "reranker")
 """Settings that name models, and those that may name a file or folder."""
 
 
-def contents_of(open_encoder: OpenEncoder) -> Contents:
+def fingerprint_adder(open_encoder: OpenEncoder) -> AddFingerprints:
     """A function that adds to settings the fingerprints of the encoder, models and files that they name; each is read once."""
 
     @cache
@@ -144,11 +146,11 @@ def contents_of(open_encoder: OpenEncoder) -> Contents:
         except UserError:
             return ""  # Filling a cell raises the error again, so that only the cells of this encoder fail.
 
-    def with_contents(settings: Mapping[str, Any]) -> dict[str, Any]:
+    def add_fingerprints(settings: Mapping[str, Any]) -> dict[str, Any]:
         keys = [key for key in ("encoder", *MODELS, *FILES) if settings.get(key)]
         return {**settings, "contents": {key: fingerprint(key, settings[key]) for key in keys}}
 
-    return with_contents
+    return add_fingerprints
 
 
 def content_hash(path: Path) -> str:

@@ -28,9 +28,9 @@ def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
     def run(config: Matrix, settings: Set = None, out: SomeOut = None, as_json: AsJson = False) -> None:
         """Measure every retriever, index and model on every task, and write a report.
 
-        --out is runs/eval-NAME by default. Finished cells in it (a system's results on a task) are reused, even after a change to
-        the code; to measure the change, give a new folder. A `data` path in --set is relative to the working directory, one in
-        CONFIG to the folder of that file. Exits with 1 when a cell could not be filled.
+        --out is runs/eval-NAME by default for a CONFIG named NAME.yaml. Finished cells in this folder are reused, even after a change
+        to the code; to measure the change, give a new folder. A cell holds the results of one system on one task. A `data` path in
+        --set is relative to the working directory, one in CONFIG to the folder of that file. Exits with 1 when a cell could not be filled.
         """
         from eval.run.run import run_matrix
         from eval.run.run_report import report_json, report_text

@@ -29,7 +29,7 @@ class TaskSettings(Settings):
 
 
 class MatrixSettings(Settings):
-    """Systems are all combinations of an index, a retriever and a model, named by their parts; with the retriever null, the model answers without passages."""
+    """Systems are all combinations of an index, a retriever and a model, named by their parts; with a null retriever, the model answers without passages."""
 
     data: str = Field(".", description="folder of all sources; relative to the configuration file")
     tasks: dict[str, TaskSettings] = Field(min_length=1, description="tasks, by name")
@@ -68,7 +68,7 @@ class System:
 class TaskData:
     """A task of the configuration with its data, and the ids of its `shown` questions.
 
-    `documents` is the file or folder to index, `documents_hash` the hash of its content. `index` is a finished index to use; if None, one is made.
+    `documents` is the file or folder to index, `documents_hash` the hash of its content. `index` is a finished index to use; if None, one is built.
     """
 
     name: str

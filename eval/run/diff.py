@@ -31,7 +31,7 @@ class Difference:
 
 
 def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
-    """Compare everything that both runs measured; all p-values are corrected together. UserError for runs on different questions."""
+    """Compare everything that both runs measured; all p-values are corrected together. UserError for runs on different questions or with nothing in common."""
     (questions_a, values_a), (questions_b, values_b) = read_values(a), read_values(b)
     for task in questions_a:
         if task in questions_b:
@@ -39,7 +39,7 @@ def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
     shared = [key for key in values_a if key in values_b]
     if not shared:
         found = f"{a} and {b} have no task, system and metric in common"
-        raise UserError(found, "runs of the same configuration", "compare runs that share names")
+        raise UserError(found, "runs of the same configuration", "compare runs that share a task, system and metric")
     pairs = {key: paired_values(values_b[key], values_a[key]) for key in shared}
     measured = {key: pair for key, pair in pairs.items() if pair[0]}
     return [
@@ -69,7 +69,7 @@ def read_values(run: Path) -> tuple[dict[str, dict[str, str]], dict[Key, dict[st
 
 
 def diff_text(differences: list[Difference]) -> str:
-    """One line per difference, significant ones first."""
+    """One line per difference, significant ones first, then the number of significant ones."""
     ordered = sorted(differences, key=lambda one: (not one.verdict.shown, one.task, one.system, one.metric))
     lines = [
         f"{one.task} · {one.system} · {one.metric}: {one.mean_a:.3f} → {one.mean_b:.3f}; {verdict_text(one.verdict, 'B', 'A')}"

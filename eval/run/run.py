@@ -1,6 +1,6 @@
 """A run of `modegraph eval run`: list the cells, fill the missing ones, and write the report.
 
-To fill cells: make or open their index, retrieve for every question, then answer with every model; each cell is written as soon as it is finished.
+To fill a cell: make or open its index, retrieve for every question, and answer with its model, if it has one. Each cell is written as soon as it is filled.
 Within a task, cells with the same index are filled one after another, and among these, cells with the same model.
 Legend: N texts, D dims."""
 
@@ -52,7 +52,7 @@ from graph.types import (
 
 QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 64
 HELPER = "helper.sqlite"
-"""The ledger of the helper's calls."""
+"""The file of the ledger with the calls of the helper, the model that retrieval modes call."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _record_failures(failures: list[Failure], cells: Sequence[Cell]) -> Iterator
 
 
 class CachingEncoder:
-    """An encoder that encodes each text of a corpus once, however many indexes it is in."""
+    """An encoder that encodes each text of a corpus once, however many indexes contain the text."""
 
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
@@ -275,7 +275,7 @@ def _result(
 def _values(
     index: Index, task: TaskData, question: Question, output: Output, context: Sequence[Excerpt]
 ) -> dict[str, float | None]:
-    """The metrics that need the texts; grounding and support are measured only if they are among them and a model answered."""
+    """The metrics that need the texts; grounding and support are computed only if the task's metrics include them and a model answered."""
     names = fill_time_metrics(task.metrics)
     if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
         grounding = grounding_by_encoder(

@@ -349,7 +349,7 @@ def ragas_rows(scores: SystemScores) -> list[dict[str, Any]]:
 
 
 def shown_samples(report: RunReport) -> Iterator[Sample]:
-    """Each task's shown questions: every system's answer and, folded, its values and evidence."""
+    """Each task's questions to show: every system's answer and, in a collapsed part, its values and evidence."""
     for task, task_scores in report.tasks:
         for place, question in enumerate(task.questions):
             if question.id in task.shown:

@@ -1,5 +1,5 @@
-"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the answers in the run's data, and greedy replies, one at a
-time and sixteen at once.
+"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the answers in the run's data, and greedy replies, one at
+a time and 16 concurrently.
 
 Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF
 file), the check, and its report for the terminal."""
@@ -43,7 +43,7 @@ from train.export.divergence import (
     score_completion,
 )
 from train.export.export import language_run
-from train.export.server import Reply, Server, own_server
+from train.export.server import Reply, Server, llama_client
 from train.model.load import device, load_model, load_tokenizer
 from train.model.logps import TokenizedRow
 from train.run.record import RunRecord
@@ -92,7 +92,7 @@ def open_target(spec: str) -> Iterator[tuple[str, Server]]:
     llama = read_llama(target, {})
     with closing(CommandServer(llama)) as child:
         child.wait()
-        yield next(iter(llama.adapters), llama.name), own_server(llama, child)
+        yield next(iter(llama.adapters), llama.name), llama_client(llama, child)
 
 
 def read_target(spec: str) -> tuple[str, str]:
@@ -110,7 +110,7 @@ BATCHES = (1, 16)
 
 
 def check_server(server: Server, name: str, run: Path, base: str, conversations: int, tolerance: Tolerance) -> Report:
-    """Compare the model `name` of a server with `run`; if the run is an adapter, also its base.
+    """Compare the model `name` of a server with `run`; if the run is an adapter, also the served base model with the run without its adapter.
 
     If `name` is "", the model named like the run is compared, or else the only one that is not the base of another.
     UserError when the server cannot be reached, has no such model, or has several to choose from.
@@ -195,7 +195,7 @@ class _Check:
         """Compare greedy replies with the run's own choices; with `count`, prompts are compared by their number of tokens."""
         # If there are fewer conversations than a batch needs, they are repeated.
         batch_probes = list(islice(cycle(probes), max(len(probes), batch)))
-        say(f"{name}: {len(batch_probes)} greedy replies, {batch} at once")
+        say(f"{name}: {len(batch_probes)} greedy replies, {batch} at a time")
 
         def reply_to(probe: ProbeConversation) -> Reply:
             return self.server.greedy(name, probe.messages, REPLY_TOKENS, self.policy.tokenizer)
@@ -233,7 +233,7 @@ class _Check:
         )
         if any(fault.startswith(f"{name}: ") for fault in self.faults):
             return
-        if not self.tolerance.holds(gaps):
+        if not self.tolerance.allows(gaps):
             gaps_by_state = {expected: gaps}
             if self.policy.has_adapter:
                 gaps_by_state |= {

@@ -23,7 +23,7 @@ class ServedLogps:
 
 @dataclass(frozen=True)
 class Gaps:
-    """Gaps between log-probabilities, in nats: `conversation` is the largest |Σ_t Δ_t|, `token` the mean |Δ_t| over all tokens, `largest` the largest."""
+    """Gaps between log-probabilities, in nats: `conversation` is the largest |Σ_t Δ_t|, `token` the mean |Δ_t| over all tokens, `largest` the largest |Δ_t|."""
 
     conversation: float
     token: float
@@ -37,14 +37,14 @@ class Tolerance:
     conversation: float
     token: float
 
-    def holds(self, gaps: Gaps) -> bool:
+    def allows(self, gaps: Gaps) -> bool:
         """Whether gaps are within the tolerance."""
         return gaps.conversation <= self.conversation and gaps.token <= self.token
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One line of the report: the gaps of a served model, sent `batch` conversations at a time, on answers in the run's data or on greedy replies.
+    """One line of the report: the gaps of a served model, to which `batch` conversations are sent at a time, on answers in the run's data or on greedy replies.
 
     `likeliest` is the share of the tokens of greedy replies that are also the run's first choice.
     """
@@ -71,7 +71,7 @@ class Report:
     unchecked: tuple[str, ...]
 
 
-EXPLAINED_SHARE = 0.25
+MAX_REMAINING_SHARE = 0.25
 """Another state of the run explains a gap if less than this share of the gap remains."""
 
 
@@ -93,7 +93,7 @@ def gaps_between(served: Sequence[ServedLogps | CompletionScores], ours: Sequenc
 def explaining_state(expected: RunState, gaps_by_state: Mapping[RunState, Gaps]) -> RunState | None:
     """The state of the run, other than `expected`, that a server's log-probabilities are close to; None if there is none."""
     nearest = min(gaps_by_state, key=lambda state: gaps_by_state[state].token)
-    return nearest if gaps_by_state[nearest].token < EXPLAINED_SHARE * gaps_by_state[expected].token else None
+    return nearest if gaps_by_state[nearest].token < MAX_REMAINING_SHARE * gaps_by_state[expected].token else None
 
 
 def logps_fault(
@@ -116,7 +116,7 @@ def logps_fault(
             )
         case "bare", ("trained" | "twice"):
             return f"{name}: the base already contains the adapter ({apart}), which was merged into it; serve the base that the run was trained on"
-    when = f" with {batch} at once" if batch > 1 else ""
+    when = f" with {batch} concurrent requests" if batch > 1 else ""
     return (
         f"{name}: log-probabilities differ{when}: {apart} (tolerance {tolerance.token:g} and {tolerance.conversation:g}); "
         "other weights, a lower precision or a quantised model: serve the run's own weights in its precision (vLLM: --dtype float32)"

@@ -20,7 +20,10 @@ from graph.text.replies import without_thinking
 
 @dataclass(frozen=True)
 class Scores:
-    """By metric, the mean with its interval (None if the metric applies to no question) and the number of questions to which the metric applies."""
+    """By metric, the mean with its interval (None if the metric applies to no question) and the number of questions to which the metric applies.
+
+    `questions` is the number of all questions.
+    """
 
     means: Mapping[str, Interval | None]
     counts: Mapping[str, int]
@@ -53,7 +56,7 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
 
 
 def output_from_text(text: str) -> Output:
-    """A model's text as an output, its thinking removed; the answer is the part after ###Answer:, or all of it without markers, without citations."""
+    """A model's text as an Output, without thinking; its answer is the part after ###Answer: (the whole text if it has no markers), without citations."""
     text = without_thinking(text)
     return Output(answer=check_citations(parse_answer(text).answer, 0).text, text=text)
 

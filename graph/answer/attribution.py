@@ -172,7 +172,7 @@ class _Finder:
         return self._weights(statement.words) or (self._question if is_polar else {})
 
     def _weights(self, text: str) -> dict[str, float]:
-        """The forms of the content words of a text, weighted by rarity, ln(1 + sentences ÷ (1 + sentences with the word)); names and numbers weigh more."""
+        """The content words of a text, except POLAR, as forms with weights: ln(1 + sentences ÷ (1 + sentences with the word)), more for names and numbers."""
         words, weights = Words.of(text), dict[str, float]()
         for at in words.content:
             if words.lower[at] not in POLAR:
@@ -183,7 +183,7 @@ class _Finder:
 
 
 def _share(weights: Mapping[str, float], candidate: _Candidate) -> float:
-    """The weighted share of the words that occur in a sentence or in its context; 1 if there are no words."""
+    """The weighted share of the words that occur in a sentence or, with CONTEXT_WEIGHT, only in its context; 1 if there are no words."""
     found = sum(
         weight * (1 if word in candidate.forms else CONTEXT_WEIGHT if word in candidate.context else 0)
         for word, weight in weights.items()

@@ -137,7 +137,7 @@ class Mark(NamedTuple):
 
 
 def check_citations(text: str, passages: int) -> CheckedText:
-    """A complete text with every citation as [n], n within 1…passages; others are removed. With no passages, no citation is left.
+    """A complete text with citations of passages 1 to `passages` written as [n], and citations of other numbers removed.
 
     >>> check_citations("So [1, 9] and ［2］.", 2)
     CheckedText(text='So [1] and [2].', cited=(1, 2), removed=(9,))
@@ -173,12 +173,12 @@ class CitationGate:
 
     @property
     def cited(self) -> tuple[int, ...]:
-        """The existing passages cited so far, in order of first use."""
+        """The numbers of existing passages cited so far, in order of first use."""
         return tuple(self._cited)
 
     @property
     def removed(self) -> tuple[int, ...]:
-        """The cited numbers that no passage has."""
+        """The cited numbers without a passage, in order of first use."""
         return tuple(self._removed)
 
     @property
@@ -263,7 +263,7 @@ class CitationGate:
         return token.end()
 
     def _read_bracket(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
-        """Write a citation as [n] for each of its numbers that has a passage; copy a bracket that cites nothing.
+        """Write a citation as [n] for each of its numbers that has a passage, or remove it if none has; copy a bracket that is not a citation.
 
         Returns the offset after what was written, None while undecided.
         """
@@ -377,8 +377,8 @@ def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> 
 
 
 REPEATED_WORDS = 4
-"""A citation that follows this many consecutive words of the prompt counts as repeated from the prompt; at the beginning of a text, or after
-another bracket, two or three such words are enough if there are no more."""
+"""A citation that follows this many consecutive words of the prompt counts as repeated from the prompt; where only two or three words precede it,
+after the beginning of the text or another bracket, these are enough."""
 _JOINED_CITATION = re.compile(r"\[\d+\](?:[\s,;&/]|and|or)*\Z")
 """A citation separated from the next only by punctuation, "and" or "or"."""
 _BEFORE_CHARS = 300
@@ -392,7 +392,7 @@ class Citations(NamedTuple):
 
 
 def own_citations(response: str, passages: int) -> Citations:
-    """The citations of a response to a prompt of `passages` passages, without those that repeat the prompt.
+    """The citations of a response to a prompt with `passages` passages, without those that repeat the prompt.
 
     >>> own_citations("The ferry sank [2], says [7].", 2)
     Citations(existing=(2,), missing=(7,))

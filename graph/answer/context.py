@@ -54,7 +54,7 @@ def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = N
     """The best excerpts, at most `limit`: passages and summaries by score; propositions instead of passages if the retrieval mode ranked any.
 
     Findings precede these, best first, and do not count towards `limit`. With a budget, an excerpt longer than
-    the rest of the budget is skipped; later excerpts may still fit. Empty if the documents are judged to contain nothing on the question
+    the remaining budget is skipped; later excerpts may still fit. Empty if the documents are judged to contain nothing on the question
     (`absence`). UserError if there are excerpts but none fits.
     """
     if evidence.absence is not None and evidence.absence.abstained:

@@ -60,7 +60,9 @@ def f1_beyond_question(question: str, answer: str, golds: Sequence[str]) -> floa
 
 
 def hotpot_f1(answer: str, golds: Sequence[str]) -> float:
-    """`token_f1` as in HotpotQA's and 2WikiMultihopQA's scripts: where one side is yes, no or noanswer, only equality counts.
+    """`token_f1` as in HotpotQA's and 2WikiMultihopQA's scripts: if the answer or the gold answer is yes, no or noanswer, only equality counts.
+
+    An empty answer scores 0, even against an empty gold answer.
 
     >>> token_f1("no one", ["no"]), hotpot_f1("no one", ["no"])
     (0.6666666666666666, 0.0)

@@ -60,11 +60,11 @@ class Calibration(BaseModel):
     question_offset: FiniteFloat | None = None
     threshold: FiniteFloat = 0.5
 
-    def probabilities(self, claims: Sequence[str], odds_n: NDArray[np.float64]) -> NDArray[np.float64]:
+    def probabilities(self, claims: Sequence[str], log_odds_n: NDArray[np.float64]) -> NDArray[np.float64]:
         """The probability that each claim, with these log-odds, is unsupported: [n]."""
         with_question = self.offset if self.question_offset is None else self.question_offset
         offset_n = np.array([with_question if HAS_QUESTION.search(claim) else self.offset for claim in claims])
-        return probabilities(offset_n - self.scale * odds_n, 1.0)
+        return probabilities(offset_n - self.scale * log_odds_n, 1.0)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def torch_log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Messag
 
     yes, no = (tokenizer(word, add_special_tokens=False)["input_ids"][0] for word in ("yes", "no"))
     ids = [prompt_ids(tokenizer, prompt) for prompt in prompts]
-    odds_n = np.zeros(len(ids))
+    log_odds_n = np.zeros(len(ids))
     for batch in _batches([len(each) for each in ids]):
         width = max(len(ids[at]) for at in batch)
         tokens = torch.tensor([[yes] * (width - len(ids[at])) + ids[at] for at in batch], device=model.device)
@@ -161,8 +161,8 @@ def torch_log_odds(model: Any, tokenizer: Any, prompts: Sequence[Sequence[Messag
         inputs = {"input_ids": tokens, "attention_mask": mask, "position_ids": (mask.cumsum(1) - 1).clamp(min=0)}
         with torch.inference_mode():
             logits = model(**inputs, logits_to_keep=1).logits[:, -1].float()
-        odds_n[batch] = (logits[:, yes] - logits[:, no]).cpu().numpy()
-    return odds_n
+        log_odds_n[batch] = (logits[:, yes] - logits[:, no]).cpu().numpy()
+    return log_odds_n
 
 
 _PIPELINE_LOCK, _REQUEST_IDS = Lock(), count()

@@ -16,7 +16,7 @@ from graph.text.word_forms import FUNCTION_WORDS, form_of
 
 OVERLAP = ("stems found", "stem pairs found", "near pairs found")
 NEAR_DISTANCE = 3
-"""Content stems of a passage at most this many positions apart are near each other."""
+"""Two content stems of a passage are near each other if they are at most this many content stems apart."""
 Pair = tuple[str, str]
 
 
@@ -47,7 +47,7 @@ def overlaps(claim: str, passages: Sequence[Wording]) -> tuple[float, float, flo
     """OVERLAP of a sentence with passages: three shares from 0 to 1, of the stems and pairs that occur in any passage.
 
     * stems found: the share of its distinct terms (function words excluded) whose stem occurs; 1 if it has no such terms;
-    * stem pairs found: the share of its pairs of adjacent stems that occur as adjacent stems; 0 if it has no pair;
+    * stem pairs found: the share of its pairs of adjacent stems that are also adjacent in a passage; 0 if it has no pair;
     * near pairs found: the share of its pairs of adjacent content stems that occur at most NEAR_DISTANCE content stems
       apart, in either order; 0 if it has no pair.
 

@@ -18,7 +18,7 @@ from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
 Kind = Literal["lead", "thinking", "reason", "text", "answer", "rest"]
-"""In text order: leading white space and markers; a thinking block; the reason; text before the first marker or without any; the answer; all after it."""
+"""In text order: leading white space and markers; a thinking block; the reason; text before the first marker or without any; the answer; the text after it."""
 
 _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "lead": {THINK: "thinking", END_OF_THINKING: "lead", REASON: "reason", ANSWER: "answer"},
@@ -160,7 +160,7 @@ _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't 
 
 @dataclass(frozen=True)
 class ParsedAnswer:
-    """A parsed answer; without the form, `answer` is the whole text. A thinking block is in neither field."""
+    """A parsed answer; in a text without markers, `answer` is the whole text. A thinking block is in neither field."""
 
     reason: str
     answer: str

@@ -3,7 +3,7 @@
 A sentence is checked against the passages that it cites, or against all if it cites none; a short one is checked together
 with its question (`claim_of`). A sentence is not checked if it says too little or has more than MAX_WORDS words, if its passages
 together have more than MAX_CHARS characters, or if it is not in the Latin script; nor is one that shares few words with its passages,
-unless both seem to be English. Removing a sentence also removes the rest of its block, if only a list marker or an empty line remains."""
+unless both seem to be English. Removing a sentence also removes its line if only a list marker, or nothing, would remain on it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SENTENCE_END = re.compile(r"[.!?:;…。！？][\"'”’»)\]*_]*\s*$")
 """Punctuation that ends a sentence, with closing quotation marks, brackets or emphasis."""
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
-CACHED_GROUNDS = 256
+CACHED_PREMISES = 256
 """The maximum number of passages whose words are cached: 19 MB for passages of 120 words."""
 Handling = Literal["mark", "drop", "ignore"]
 """How to handle an unsupported sentence."""
@@ -45,8 +45,8 @@ POLAR = frozenset({"yes", "no", "maybe"})
 class Unsupported:
     """A sentence that its passages do not seem to support: characters start to end of `part` of the answer.
 
-    For a dropped sentence, start and end are both the offset where it was. `probability` is that of being unsupported; `cited` are the passages
-    that the sentence cites; `missing` are its names and numbers that occur in none of the passages that it was checked against.
+    For a dropped sentence, start and end are both the offset where it was. `probability` is the probability that it is unsupported; `cited` are the
+    passages that the sentence cites; `missing` are its names and numbers that occur in none of the passages that it was checked against.
     """
 
     part: str
@@ -60,7 +60,7 @@ class Unsupported:
 
 @dataclass(frozen=True)
 class NotChecked:
-    """A sentence that no verifier can judge, neither supported nor unsupported: characters start to end of `part` of the answer."""
+    """A sentence that no verifier can judge, so it is marked neither supported nor unsupported: characters start to end of `part` of the answer."""
 
     part: str
     text: str
@@ -101,7 +101,7 @@ def verifier_for(handling: str, spec: str) -> Verifier | None:
 class SupportChecker:
     """Checks the sentences of texts against the excerpts that the texts were written from; without a verifier or excerpts, checks none.
 
-    Fragments are checked together with the `question` that they answer; without a question, they are not checked.
+    Fragments are checked together with the `question` that they answer; without a question, those of fewer than MIN_WORDS words are not checked.
     """
 
     def __init__(self, excerpts: Sequence[Excerpt], verifier: Verifier | None, question: str = "") -> None:
@@ -199,7 +199,7 @@ def _chars(excerpt: Excerpt) -> int:
     return len(excerpt.title) + len(excerpt.text)
 
 
-@lru_cache(CACHED_GROUNDS)
+@lru_cache(CACHED_PREMISES)
 def premise_of(excerpt: Excerpt) -> Premise:
     """An excerpt in the form that claims are checked against; cached, because a server often retrieves the same passages."""
     return Premise.of([(excerpt.title, excerpt.text)], excerpt.header)
@@ -263,8 +263,9 @@ def _has_foreign_function_words(texts: Sequence[Words]) -> bool:
 
 
 def claim_of(sentence: str, question: str) -> str:
-    """The claim of a sentence: its text, preceded by the question if the text is a fragment: it has fewer than MIN_WORDS words, or up to
-    MAX_FRAGMENT_WORDS without punctuation at the end.
+    """The claim of a sentence: its text, preceded by the question if the text is a fragment.
+
+    A fragment has fewer than MIN_WORDS words, or at most MAX_FRAGMENT_WORDS words and no punctuation at the end.
 
     >>> claim_of("the shipbuilder Ida Marlow of Tarn", "Who built it?")
     'Who built it? the shipbuilder Ida Marlow of Tarn'
@@ -398,9 +399,8 @@ def offset_without(at: int, cuts: Sequence[Span]) -> int:
 def _widen(text: str, span: Span, before: str) -> Span:
     """A span extended to its whole line if the rest of the line is at most a list marker, or to the blanks before it if it ends a line.
 
-    With a whole line, its line break is cut; at the start of a paragraph, also the empty lines that follow.
-
-    `before` is the text that remains before the span.
+    A whole line is cut with its line break and, at the start of a paragraph, with the empty lines that follow. `before` is the text
+    that remains before the span.
     """
     first, last = span
     line_end = _REST.match(text, last).end()  # type: ignore[union-attr]

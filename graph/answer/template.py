@@ -114,7 +114,7 @@ def _render(tokenizer: Any, turns: list[dict[str, str]], add_generation_prompt: 
         )
     except TemplateError as problem:
         roles = " and ".join(dict.fromkeys(turn["role"] for turn in turns))
-        found = f"{name}: its chat template refuses turns of {roles} ({problem})"
+        found = f"{name}: its chat template rejects turns with the roles {roles} ({problem})"
         raise UserError(found, "a template that accepts them", REMEDY) from None
     left_out = next((turn["role"] for turn in turns if _is_lost(turn, text)), None)
     if left_out is not None:

@@ -114,7 +114,9 @@ def best_source(
 
 
 def align(claim: Words, source: Words) -> dict[int, int]:
-    """Map the position of each content word of a claim to that of the same word in the source; of several, the one closest to just after the last match.
+    """Map the position of each content word of a claim to that of the same word in the source.
+
+    Of several such positions, it is the one closest to the position after the last match.
 
     >>> align(Words.of("Ada built Lantern"), Words.of("The Lantern was built by Ada"))
     {0: 5, 1: 3, 2: 1}
@@ -200,8 +202,10 @@ def _units(text: str, header: Cells) -> Iterator[Unit]:
 
 
 def windows(text: str, header: Cells = (), chars: int = WINDOW_CHARS) -> Iterator[tuple[int, str, Cells]]:
-    """Start and text of each window of at most `chars` characters, and the header of the table that it begins inside; a window ends at a blank if
-    it contains one."""
+    """Start and text of each window of at most `chars` characters, and the header of the table in which it begins, if any.
+
+    Every window but the last ends after a blank if it contains one.
+    """
     start = 0
     while start < len(text):
         end = start + chars
@@ -255,7 +259,8 @@ def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator
 
 
 def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
-    """Negators of claim and source: their counts, the difference, the claim's without a counterpart, the source's that the claim omits near the same words."""
+    """Counts of negations: in the claim; in the source; the difference; those of the claim that the source lacks; those of the source that the claim
+    omits although it has the words near them."""
 
     def negated(text: Words) -> list[set[str]]:
         return [text.neighbours(at, 1, 2) for at in text.negators]
@@ -489,9 +494,9 @@ def _load_verifier(file: Path, changed_ns: int) -> WordVerifier:
 def _second_stage(stage: Mapping[str, Any], *arrays: NDArray[np.float64]) -> SecondStage:
     """The second stage from a file; ValueError for inputs other than SECOND_STAGE, values that are not finite, or scales that are not positive."""
     if tuple(stage["inputs"]) != SECOND_STAGE or any(array.shape != (len(SECOND_STAGE),) for array in arrays):
-        raise ValueError("a second stage with other inputs than SECOND_STAGE")
+        raise ValueError("its second stage was trained on other inputs than this version computes")
     weight_S, mean_S, scale_S = arrays
     second = SecondStage(weight_S, mean_S, scale_S, float(stage["bias"]))
     if not (np.isfinite([*arrays]).all() and np.isfinite(second.bias) and (second.scale_S > 0).all()):
-        raise ValueError("a second stage with invalid values: not finite, or scales not above 0")
+        raise ValueError("its second stage has values that are not finite, or scales that are not above 0")
     return second

@@ -1,1 +1,1 @@
-"""From documents to an index: building, editing, resuming, repairing, verifying, and an estimate beforehand."""
+"""From documents to an index: estimating the cost of a build, and building, editing, resuming, verifying and repairing an index."""

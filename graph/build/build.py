@@ -227,7 +227,7 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGenerati
 
 
 def _has_grown(last: _LastGeneration, data: IndexData) -> bool:
-    """Whether edits made a graph too large to be exact; a graph that shrinks again stays approximate."""
+    """Whether edits changed a graph that was or became too large to be updated exactly; it stays approximate even if it shrinks again."""
     if last.manifest is None or last.data is None:
         return False
     return last.manifest.grown or has_large_graph(last.data) or has_large_graph(data)

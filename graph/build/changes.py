@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from graph.shared.ids import ID_BYTES
 from graph.store.columns.blocks import Entries
 from graph.store.columns.moved import Block, find_ids, ids_below, moved_block, moved_strings, take_rows
-from graph.store.columns.row_map import NO_ROWS, RowMap, existing
+from graph.store.columns.row_map import NO_ROWS, RowMap, without_missing
 from graph.store.columns.strings import Strings, id_bytes
 from graph.store.rows import AMONG, Store
 from graph.types import IdBytes, Ints
@@ -65,7 +65,7 @@ class RowsByKey:
 
 
 def find_texts(sorted_texts: Strings, texts: Sequence[str]) -> tuple[Ints, NDArray[np.bool_]]:
-    """The position of each text in a sorted column, and whether the column contains the text.
+    """The position at which each text is, or would be inserted, in a sorted column, and whether the column contains it.
 
     >>> [found.tolist() for found in find_texts(Strings.of(["a", "c"]), ["d", "c", "b"])]
     [[2, 1, 1], [False, True, False]]
@@ -197,7 +197,7 @@ class Propositions:
     def last_rows(self, rows_R: Ints) -> Ints:
         """The rows in the last generation, ascending, of propositions that were deleted or are among `rows_R`."""
         last_R = self.merge.previous_rows(rows_R)
-        return np.union1d(self.merge.deleted_G, existing(last_R))
+        return np.union1d(self.merge.deleted_G, without_missing(last_R))
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def merge_linked(
     links: PropositionLinks,
     derived: Mapping[str, str],
 ) -> RowsById:
-    """The current entities or topics. `last` are ids, texts and entries [L, Z] of the last generation. Entities or topics linked to a proposition
+    """The current entities or topics. `last` holds the ids, texts and entries [L, Z] of the last generation. Entities or topics linked to a proposition
     of `affected_L` may have been deleted and are looked up in the store; those in `derived` (texts by id) have no row in the store.
     """
     last_ids, last_texts, last_LZ = last
@@ -248,5 +248,5 @@ def merge_linked(
 def linked_block(
     last_LZ: Block, propositions: Propositions, linked: RowMap, read_R: Ints, proposition_X: Ints, linked_X: Ints
 ) -> Block:
-    """The number of links of each entity or topic to each proposition, [N, Z]: for `read_R` as just read, for other propositions as in the last generation."""
+    """The links of each proposition to each entity or topic, counted, [N, Z]: as just read for `read_R`, as in the last generation for other propositions."""
     return moved_block(last_LZ, propositions.merge, linked, Entries.ones(proposition_X, linked_X), read_R)

@@ -26,7 +26,7 @@ from graph.store.seal import check_undamaged
 from graph.store.sqlite import SQLITE_FILE, SqliteStore, open_to_read
 from graph.types import OpenEncoder, OpenModel
 
-COPIED = tuple(table for table in TABLES if table != "changed")
+COPIED_TABLES = tuple(table for table in TABLES if table != "changed")
 """The copied tables of index.sqlite, each after the tables that it references."""
 CALLS_TABLE = "calls"
 """The table of the ledger."""
@@ -43,7 +43,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
     database = database_of(dsn)
     if has_database(folder):
         found = f"{folder}: its rows are in {database_of(dsn_of(folder))}"
-        raise UserError(found, "an index in a folder", "copy that database into a folder first")
+        raise UserError(found, "an index with its rows in the folder", "copy that database into a folder first")
     read_settings(folder)
     with writer_lock(folder), transaction(dsn) as connection:
         check_undamaged(folder)
@@ -54,7 +54,9 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
             raise UserError(f"{database}: already contains an index", "a database without one", "name another database")
         connection.execute("SET LOCAL statement_timeout = 0")
         with closing(open_to_read(folder / SQLITE_FILE)) as store:
-            counts = {table: _send(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
+            counts = {
+                table: _send(connection, store, table) for table in track(COPIED_TABLES, "Tables", len(COPIED_TABLES))
+            }
         calls = 0
         if (folder / LEDGER).exists():
             with closing(open_to_read(folder / LEDGER)) as ledger:
@@ -92,8 +94,10 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     """Copy the rows of an index and the calls of its ledger, if any, into new files."""
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
-        counts = {table: _receive(connection, store, table) for table in track(COPIED, "Tables", len(COPIED))}
-        # Deriving the arrays adds the 1 again, so that they get the generation of the copied rows.
+        counts = {
+            table: _receive(connection, store, table) for table in track(COPIED_TABLES, "Tables", len(COPIED_TABLES))
+        }
+        # Deriving the arrays increments the generation, which is then that of the copied rows.
         store.execute("UPDATE meta SET value = value - 1 WHERE key = 'generation'")
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
         ledger.execute(LEDGER_TABLE)

@@ -39,7 +39,7 @@ from graph.store.columns.moved import (
     rows_holding,
     rows_with_numbers,
 )
-from graph.store.columns.row_map import RowMap, existing
+from graph.store.columns.row_map import RowMap, without_missing
 from graph.store.columns.strings import Strings, rows_among
 from graph.store.data import (
     DocumentColumns,
@@ -110,8 +110,8 @@ class LayerReuse:
 
     With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines stay the same; else both are
     computed again. With `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes
-    (graph/hierarchy/similarity.py) the graphs equal new ones bit for bit. With `summaries`, a summary is reused if its members are the same or,
-    with `communities`, nearly the same; without `communities`, reused summaries equal new ones if no model wrote or will write summaries.
+    (graph/hierarchy/similarity.py) the graphs equal newly computed ones bit for bit. With `summaries`, a summary is reused if its members are the same or,
+    with `communities`, nearly the same; without `communities`, reused summaries equal newly written ones if no model has written or will write summaries.
     """
 
     communities: bool
@@ -129,9 +129,9 @@ def derive_arrays(
     changed: Sequence[str] | None,
     reuse: LayerReuse,
 ) -> IndexData:
-    """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write`, or without it from extracted sentences.
+    """All arrays of the index for the store's current rows; vectors come from `cache`, summaries from `write`, or from extracted sentences if it is None.
 
-    `changed` are the sources of the documents that differ from `last`, the previous generation; if None, all documents are read. The arrays
+    `changed` are the sources of the documents that differ from `last`, the previous generation; if either is None, all documents are read. The arrays
     depend on `last` and `changed` only through `reuse`.
     """
     base = no_data() if last is None or changed is None else last
@@ -261,7 +261,9 @@ def _propositions(
         if reuse.communities and len(base.proposition_ids)
         else cosine_quantiles(vectors_ND),
     )
-    return Propositions(by_id.merge, by_id.ids, by_id.texts, np.union1d(read_M4[:, 0], existing(reduced))), columns
+    return Propositions(
+        by_id.merge, by_id.ids, by_id.texts, np.union1d(read_M4[:, 0], without_missing(reduced))
+    ), columns
 
 
 def _lost_occurrences(base: IndexData, passages: RowMap) -> tuple[Ints, Ints]:
@@ -353,7 +355,7 @@ def _summaries(hierarchy: Hierarchy, passages: int) -> SummaryColumns:
 
 
 def has_large_graph(data: IndexData) -> bool:
-    """Whether the graph of entities or of a layer's nodes is too large to be exact."""
+    """Whether there are too many entities, or passages and summaries of layer 0, for an exact similarity graph."""
     nodes = np.bincount(data.summary_layer_S, minlength=1)
     return max(len(data.entity_ids), len(data.passage_ids) + int(nodes[0])) > similarity.FLAT_LIMIT
 

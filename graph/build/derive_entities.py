@@ -17,7 +17,7 @@ from graph.hierarchy.similarity import KnownGraph, edit_graph, similarity_graph
 from graph.shared.ids import content_id
 from graph.store.columns.blocks import Entries, entries_by_row
 from graph.store.columns.moved import Block, assembled, find_ids, moved_block, rows_holding
-from graph.store.columns.row_map import NO_ROWS, RowMap, existing
+from graph.store.columns.row_map import NO_ROWS, RowMap, without_missing
 from graph.store.columns.strings import Strings, rows_among_sorted
 from graph.store.data import DocumentColumns, EntityColumns, IndexData
 from graph.store.embedding_cache import EmbeddingCache
@@ -37,7 +37,10 @@ def derive_entities(
     propositions: Propositions,
     settings: IndexSettings,
 ) -> EntityColumns:
-    """All columns of entities: rows are moved from `base`, synonyms from `last` (the same generation unless `base` is empty; None: computed anew)."""
+    """All columns of entities: rows are moved from `base`, and synonyms from `last`.
+
+    `base` and `last` are the same generation unless `base` is empty. If `last` is None, synonyms are computed anew.
+    """
     caseless = _caseless_rows(propositions.texts)
     terms = _terms(propositions.texts, caseless, documents.title_keys)
     read_R = np.union1d(propositions.changed_R, caseless)
@@ -145,7 +148,7 @@ def _rows_ending_with(keys: Strings, words: set[str]) -> Ints:
 def _rows_with_changed_alias(base: IndexData, propositions: RowMap, entities: RowMap, now: _Aliases) -> Ints:
     """The current rows, ascending, of remaining propositions that mention an alias whose full name changed, appeared or disappeared."""
     before, last_A = _Aliases.of(base.entity_texts), entities.previous_rows(now.alias_A)
-    aliases = np.union1d(before.alias_A, existing(last_A))
+    aliases = np.union1d(before.alias_A, without_missing(last_A))
     aliases = aliases[entities.current_rows(aliases) >= 0]
     full_before, full_now = before.full(aliases), now.full(entities.current_rows(aliases))
     changed = aliases[((full_before >= 0) != (full_now >= 0)) | (entities.current_rows(full_before) != full_now)]
@@ -153,7 +156,9 @@ def _rows_with_changed_alias(base: IndexData, propositions: RowMap, entities: Ro
         return NO_ROWS
     mentions, is_changed = assembled(base.proposition_entity_NE), np.zeros(entities.previous_count, bool)
     is_changed[changed] = True
-    return existing(propositions.current_rows(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices]))))
+    return without_missing(
+        propositions.current_rows(np.flatnonzero(entries_by_row(mentions, is_changed[mentions.indices])))
+    )
 
 
 def _named_documents(base: IndexData, entities: RowsById, documents: DocumentColumns, document_merge: RowMap) -> Block:

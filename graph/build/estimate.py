@@ -31,7 +31,7 @@ from graph.store.rows import Store, document_hash
 from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
 REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
-"""The ratio in the shipped example, whose reply is JSON with the propositions, their entities and their topics."""
+"""The ratio in the few-shot example that modegraph ships, whose reply is JSON with the propositions, their entities and their topics."""
 SUMMARY_CALLS = "the calls for summaries, one or more for each new chunk or community"
 """Calls that cannot be counted before everything is encoded."""
 
@@ -48,7 +48,8 @@ class Prices:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The work of a run: documents by kind, passages to read, texts to encode (without summaries and the terms of caseless texts), model calls and tokens.
+    """The work of a run: documents by kind, passages to read, texts to encode, model calls and tokens. The texts to encode are counted without summaries and
+    without terms of texts in scripts that have no letter case.
 
     `waiting` documents were stored by a run that did not finish; calls already in the index's ledger are counted too, so for these
     documents calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that
@@ -161,7 +162,7 @@ def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
 
 
 def _known_vectors(folder: Path) -> set[str]:
-    """Ids of texts that are encoded already."""
+    """Ids of the texts that are already encoded."""
     known = set(PendingVectors(folder).ids)
     if (folder / MANIFEST).exists():
         last = load_arrays(folder, IndexData)

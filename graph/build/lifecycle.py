@@ -48,9 +48,9 @@ class IndexStatus:
     run did not finish, else ""; `rows` counts the rows of COUNTED_TABLES.
 
     `identity` is the manifest's (graph/store/manifest.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
-    BuildReport (graph/build/build.py). `changed_passages` were added or removed since the communities were detected. `ann_recall` is,
-    for each kind of vectors with ANN indexes, the lowest recall of these indexes: the share of the ten nearest neighbours found by an index
-    when it was built.
+    BuildReport (graph/build/build.py). `changed_passages` is the number of passages that were added or removed since the communities were
+    detected. `ann_recall` is, for each kind of vectors with ANN indexes, the lowest recall of these indexes: the share of the ten nearest
+    neighbours found by an index when it was built.
     """
 
     folder: str
@@ -72,7 +72,7 @@ class IndexStatus:
 
 @dataclass(frozen=True)
 class Damage:
-    """One damaged or unfinished file, and the command that repairs it."""
+    """One missing, damaged or unfinished file, and how to repair it."""
 
     file: str
     problem: str
@@ -207,7 +207,7 @@ def verify_index(folder: Path | str) -> list[Damage]:
     for file, expected in sizes(folder, manifest).items():
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
-            damage.append(Damage(str(file.relative_to(folder)), f"{size:,} bytes of {expected:,}", repair))
+            damage.append(Damage(str(file.relative_to(folder)), f"{size:,} bytes, expected {expected:,}", repair))
         elif not (has_sum(file, arrays[file]["checksum"]) if file in arrays else segment_is_intact(file)):
             damage.append(Damage(str(file.relative_to(folder)), "its contents have changed", repair))
     return damage
@@ -234,7 +234,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     """Rebuild damaged arrays from the rows, and damaged ANN indexes from their segments; returns the damage found.
 
     Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
-    ledger gets its intact calls. UserError when index.sqlite itself is damaged: it cannot be rebuilt.
+    ledger gets its intact calls. UserError when index.sqlite itself is missing or damaged: it cannot be rebuilt.
     """
     folder = Path(folder)
     damage = verify_index(folder)
@@ -269,7 +269,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
     """Free the space of deleted rows and of the previous generation; returns the bytes freed (negative if the index grew).
 
-    Communities that edits carried over are detected again; graphs above FLAT_LIMIT, which edits update only approximately, are rebuilt; vectors are
+    Communities that were carried over by edits are detected again; graphs above FLAT_LIMIT, which edits update only approximately, are rebuilt; vectors are
     merged into one segment. The files are then those of an index built in one run.
     """
     folder = Path(folder)
@@ -291,7 +291,7 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
 def _rewrite_arrays(folder: Path, store: Store, manifest: Manifest, compact: bool = False) -> None:
     """Write the arrays unchanged as the next generation, and build the missing ANN indexes.
 
-    With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if all kinds are already like this and
+    With `compact`, each kind of vectors gets one segment, with an ANN index if one is due; nothing is written if all kinds already have this form and
     the arrays have no base.
     """
     check_arrays(folder, manifest)

@@ -62,7 +62,9 @@ def watch_folder(folder: Path, index: Path) -> WatchedFolder:
     if not folder.is_dir():
         raise UserError(f"{folder}: not a folder", "a folder to watch", "leave --watch out, or index the file's folder")
     if index.resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"{index}: inside {folder}", "an index outside the watched folder", "change --out")
+        raise UserError(
+            f"{index}: inside {folder}", "an index outside the watched folder", "set --out to a folder outside it"
+        )
     return WatchedFolder(folder)
 
 

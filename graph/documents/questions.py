@@ -59,7 +59,7 @@ def read_questions(source: Path | str) -> list[Question]:
 
 
 def question_files(source: Path) -> list[Path]:
-    """The file itself; for a folder, its questions.jsonl, or else the splits that `synth questions` wrote."""
+    """The file itself; for a folder, its questions.jsonl, or else the splits that `synth questions` wrote. UserError for a folder with none of them."""
     if not source.is_dir():
         return [source]
     whole, splits = source / "questions.jsonl", [source / f"{split}.jsonl" for split in SPLITS]

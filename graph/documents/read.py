@@ -1,4 +1,4 @@
-"""The first step of indexing: reads the documents in a folder, a file or the rows of a .jsonl. parse/formats.py lists the formats; a file named
+"""The first step of indexing: reads documents from a folder, a file, or the rows of a .jsonl file. parse/formats.py lists the formats; a file named
 `.modegraphignore` lists files to exclude.
 
 Plain text and source code stay unchanged, so that offsets apply to the file itself (after its front matter, if any); CSV and TSV become Markdown
@@ -93,8 +93,8 @@ class SkipLog:
 def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) -> Iterator[Document]:  # noqa: B008
     """Yield every document of `source`, in order of name or row; `note` gets a line for each skipped file and for each empty row.
 
-    An unreadable file of a folder is skipped. Raises UserError with the file (and line), the problem and the remedy if `source` itself
-    is such a file, for a malformed row, and if there are no documents.
+    An unreadable file in a folder is skipped. Raises UserError with the file (and line), the problem and the remedy if `source` does not exist or is
+    itself an unreadable file, for a malformed row, and if there are no documents.
     """
     source = Path(source)
     with ParseWorker(limits, note) as worker:
@@ -110,7 +110,10 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
-    """A function that returns whether `source` has a document of a given name. It lists `source` at its first call; anything unreadable counts as present."""
+    """A function that returns whether `source` has a document of a given name; its first call lists `source`.
+
+    Every file counts as present, even if it cannot be read, and so does every name below a link to a folder or an unreadable folder.
+    """
 
     @cache
     def found() -> tuple[set[str], tuple[str, ...]]:
@@ -226,7 +229,7 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
 
 
 def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:
-    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, or for bytes in another format than the ending's."""
+    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, or for bytes that are not in the format of the ending."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:

@@ -21,7 +21,7 @@ from graph.shared.pages import PAGE_STARTS
 
 PAGES_SHOWN = 8
 GRACE_S = 5.0
-"""Seconds to wait for the child's report after the kernel's time limit, before it is killed."""
+"""Seconds to wait for the child's report after the kernel's time limit, before the child is killed."""
 LATE_REPORT = ChildReport(0, signal.SIGALRM, 0, 0.0, 0.0)
 """The report for a child that was killed because it did not reply in time."""
 
@@ -114,7 +114,7 @@ class ParseWorker:
         request |= {"seconds": ocr.page_seconds, "memory": memory}
         self.last, body = self._ask(request, data, PROGRAMS * WALL_CLOCK_FACTOR * ocr.page_seconds + GRACE_S)
         if not body:
-            raise UserError(f"{file}: page {page}: its reader stopped", "a readable page", "repair or remove it")
+            raise UserError(f"{file}: page {page}: its reader stopped", "a readable page", "repair or remove the page")
         return str(_parse_reply(body)["text"])
 
     def _ask(self, request: dict[str, Any], data: bytes, wall_seconds: float) -> tuple[ChildReport, bytes]:

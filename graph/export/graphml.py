@@ -21,13 +21,14 @@ _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 """
 NODE_TEXTS = ("kind", "id", "text", "title", "source", "metadata")
 NODE_NUMBERS = ("order", "start", "end", "layer")
-"""Attributes of nodes, in the order of the file; "id" is igraph's name for the key, so the id itself is "own_id"."""
+"""Attributes of nodes, in the order of the file. igraph stores a node's key as its attribute "id", so the id itself is written as "own_id"."""
 
 
 def write_graphml(index: Index, file: Path) -> dict[str, int]:
     """Write all nodes and edges; returns how many of each.
 
-    Characters that XML cannot contain become U+FFFD in texts; in keys, they become U+FFFD and their code point, so that keys stay unique.
+    Characters that XML cannot contain become U+FFFD in texts; in keys, they and U+FFFD itself become U+FFFD followed by
+    their code point, so that keys stay unique.
     """
     counts = {"nodes": 0, "edges": 0}
     with file.open("w", encoding="utf-8", newline="\n") as out:

@@ -36,8 +36,8 @@ def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
 def page_data(index: Index, limit: int) -> dict[str, Any]:
     """The content of the page, at most `limit` nodes of each kind.
 
-    It has the entities with the most mentions; some propositions of each entity and some passages of each proposition and summary, chosen
-    by `take_turns`; and the summaries of the highest layers. Links are positions in the lists of the page.
+    It contains the entities with the most mentions; some propositions of each entity and some passages of each proposition and summary, chosen
+    by `take_turns`; and the summaries of the highest layers. Links are positions in these lists.
     """
     data = index.data
     mentions_E = np.diff(index.entity_proposition_EN.indptr)
@@ -89,7 +89,7 @@ def page_data(index: Index, limit: int) -> dict[str, Any]:
 
 
 def take_turns(block: sp.csr_array, rows: Ints, limit: int) -> Ints:
-    """At most `limit` columns of the given rows, sorted: every row's first entry, then every row's second, and so on.
+    """At most `limit` columns of the given rows, ascending; chosen in turn: every row's first entry, then every row's second, and so on.
 
     >>> take_turns(sp.csr_array(np.array([[1, 1, 1, 0], [0, 0, 0, 1]])), np.array([0, 1]), 3).tolist()
     [0, 1, 3]

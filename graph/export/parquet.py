@@ -40,10 +40,10 @@ def index_tables(index: Index) -> dict[str, pa.Table]:
 
 
 def _tables_of(index: Index) -> dict[str, Iterator[pa.Table]]:
-    stated = (dict(zip(COLUMNS["occurrences"], each, strict=True)) for each in occurrences(index))
+    occurrence_rows = (dict(zip(COLUMNS["occurrences"], each, strict=True)) for each in occurrences(index))
     return {
         **{NODE_TABLES[kind]: _node_tables(index, kind) for kind in NODE_KINDS},
-        "occurrences": _tables("occurrences", stated),
+        "occurrences": _tables("occurrences", occurrence_rows),
         "edges": _tables("edges", map(vars, edges(index))),
     }
 

@@ -21,7 +21,7 @@ from psycopg.types.string import BytesBinaryDumper
 from graph.errors import UserError
 from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, Value, edges, nodes, occurrences
 from graph.index.index import Index
-from graph.postgres.connect import Connection, database_of, storable, transaction
+from graph.postgres.connect import Connection, database_of, replace_nul, transaction
 from graph.shared.console import track
 from graph.store.data import VECTOR_FIELDS
 from graph.store.vectors import Matrix
@@ -50,7 +50,7 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
 
     UserError, with the previous export unchanged, when the database cannot be reached or has no pgvector 0.8.4 or newer, when the schema
     belongs to another role, is not an export, has a newer format or contains anything else, when another export to it is running, or when the
-    role may not write; also for a schema name or a number of dimensions that is not allowed.
+    role may not write; also for an invalid schema name and for too many dimensions.
     """
     if not _SCHEMA_NAME.fullmatch(schema) or schema.startswith("pg_"):
         expected = "up to 40 characters from a-z, 0-9 and _, not starting with pg_"
@@ -85,7 +85,9 @@ def _check_pgvector(connection: Connection, database: str) -> str:
     version, extension_schema = map(str, found)
     if tuple(map(int, re.findall(r"\d+", version))) < OLDEST_PGVECTOR:
         remedy = "install it, then run in that database: ALTER EXTENSION vector UPDATE"
-        raise UserError(f"{database}: pgvector {version}", f"{required}, whose indexes are sound", remedy)
+        raise UserError(
+            f"{database}: pgvector {version}", f"{required}, because older versions can build faulty indexes", remedy
+        )
     return extension_schema
 
 
@@ -180,19 +182,19 @@ _NULL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _REPLACEMENT = "\ufffd"
 
 
-def storable_key(key: str) -> str:
-    """As `storable`, but for a key: NUL becomes U+FFFD followed by "0;", so that a key with NUL differs from one with U+FFFD.
+def replace_nul_in_key(key: str) -> str:
+    """As `replace_nul`, but for a key: NUL becomes U+FFFD followed by "0;", so that a key with NUL differs from one with U+FFFD.
 
-    >>> storable_key("a\\x00b")
+    >>> replace_nul_in_key("a\\x00b")
     'a\ufffd0;b'
     """
     return key.replace("\0", f"{_REPLACEMENT}0;")
 
 
-def storable_json(text: str) -> Any:
+def read_json_without_nul(text: str) -> Any:
     """The value of a JSON string, with U+FFFD instead of NUL, which jsonb cannot store.
 
-    >>> storable_json('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000"}')
+    >>> read_json_without_nul('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000"}')
     {'a': 'x\ufffd', 'b': '\\\\u0000'}
     """
     return json.loads(_NULL_IN_JSON.sub(rf"\1{_REPLACEMENT}", text))
@@ -241,7 +243,7 @@ def rows_of(index: Index, table: str) -> Iterator[tuple[object, ...]]:
             yield edge.kind, _node_id(edge.source), _node_id(edge.target), edge.weight
     else:
         (kind,) = (each for each in NODE_KINDS if NODE_TABLES[each] == table)
-        clean = [_CLEAN.get(name, storable) for name in COLUMNS[table]]
+        clean = [_CLEAN.get(name, replace_nul) for name in COLUMNS[table]]
         vectors = halfvecs(getattr(index.data, VECTOR_FIELDS[table][1])) if table in VECTOR_FIELDS else repeat(None)
         for node, vector in zip(nodes(index, kind), vectors, strict=False):
             values = [
@@ -251,8 +253,12 @@ def rows_of(index: Index, table: str) -> Iterator[tuple[object, ...]]:
             yield (*values, vector) if vector is not None else tuple(values)
 
 
-_CLEAN: dict[str, Callable[[str], Value]] = {"id": storable_key, "source": storable_key, "metadata": storable_json}
+_CLEAN: dict[str, Callable[[str], Value]] = {
+    "id": replace_nul_in_key,
+    "source": replace_nul_in_key,
+    "metadata": read_json_without_nul,
+}
 
 
 def _node_id(key: str) -> str:
-    return storable_key(key.partition(":")[2])
+    return replace_nul_in_key(key.partition(":")[2])

@@ -130,7 +130,7 @@ def _capitalised_runs(sentence: str, words: re.Pattern[str]) -> Iterator[tuple[i
 
 
 def _joins(before: str, gap: str) -> bool:
-    """Whether a capitalised word at the end of `before` and another after `gap` are one entity."""
+    """Whether a capitalised word at the end of `before` and another after `gap` belong to one entity."""
     if gap == ". ":
         last = before.rsplit(None, 1)[-1].rsplit(".", 1)[-1]
         return len(last) == 1 or last.casefold() in _ABBREVIATED
@@ -229,6 +229,6 @@ def _is_short(person: Person) -> bool:
 
 
 def _fits(short: Person, full: Person) -> bool:
-    """Whether initials and surname abbreviate a full name."""
+    """Whether initials and a surname abbreviate a full name with the same surname."""
     letters = zip(short[:-1], full[:-1], strict=False)
     return _is_short(short) and len(short) <= len(full) and all(given[0] == initial[0] for initial, given in letters)

@@ -1,4 +1,4 @@
-"""The location of a proposition in its passage, and the share of it that the passage supports."""
+"""The location of a proposition in its passage, and the share of its words that the passage contains."""
 
 import re
 from collections import Counter
@@ -82,7 +82,7 @@ def entities_within(text: str, entities: Sequence[str], others: Iterable[str]) -
 
 
 def ends_within(fact: Fact, entities: Iterable[str]) -> bool:
-    """Whether subject and object of a fact are two different members of `entities`.
+    """Whether the subject and the object of a fact are two different members of `entities`.
 
     >>> ends_within(Fact("the Lantern", "was built by", "Ada"), ("Ada", "Lantern"))
     True

@@ -52,7 +52,7 @@ def load_extraction(file: Path) -> dict[str, Row]:
         parsed = [_strings(triple, f"{where}: a triple") for triple in triples]
         for triple in parsed:
             if len(triple) != 3:
-                raise UserError(f"{where}: a triple of {len(triple)} parts {triple!r:.80}", "[s, p, o]", "fix the row")
+                raise UserError(f"{where}: a triple of {len(triple)} parts: {triple!r:.80}", "[s, p, o]", "fix the row")
         rows[source] = Row(entities, tuple((s, p, o) for s, p, o in parsed))
     return rows
 
@@ -87,8 +87,11 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
             alone = Occurrence(text, (), passages[passage].start, passages[passage].end)
             unmatched[passage].append(_with_facts(alone, [fact], entities))
     return [
-        (*(_with_facts(each, facts.get((row, n), []), entities) for n, each in enumerate(of_passage)), *unmatched[row])
-        for row, of_passage in enumerate(sentences)
+        (
+            *(_with_facts(each, facts.get((number, n), []), entities) for n, each in enumerate(of_passage)),
+            *unmatched[number],
+        )
+        for number, of_passage in enumerate(sentences)
     ]
 
 
@@ -102,13 +105,16 @@ def is_entity(text: str) -> bool:
 
 
 def _closest(text: str, candidates: Sequence[str]) -> int:
-    """The row of the candidate with the largest share of the words of `text`; on a tie, the first."""
+    """The index of the candidate with the largest share of the words of `text`; on a tie, the first."""
     shares = [share_supported(text, candidate) for candidate in candidates]
     return shares.index(max(shares))
 
 
 def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
-    """The sentence with its facts; its entities are the facts' subjects and objects, and those of `entities` that are in its text."""
+    """The sentence with its entities: the subjects and objects that are entities, and those of `entities` that are in its text.
+
+    It keeps the facts whose subject and object are two of these entities.
+    """
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
     found = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
     return replace(sentence, entities=found, facts=tuple(fact for fact in facts if ends_within(fact, found)))

@@ -1,4 +1,4 @@
-"""Propositions by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
+"""Propositions extracted by a language model (ToPG §2.1, HLG §6.2): one call for the collection's domain, then one structured-output call per passage.
 
 Calls run in waves (batches of up to WAVE_CALLS), two waves at a time. After an unusable reply, the call is repeated once, in the next
 wave to start; a second unusable reply is a Failure. Only the parts of a reply that the passage supports are used. Every attempt has its
@@ -80,8 +80,8 @@ MAX_PROPOSITIONS, MAX_NAMES_PER_PROPOSITION = 64, 27
 """Bounds on lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
 HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
 MAX_PROPOSITION_CHARS, MIN_COPIED_SENTENCES = 500, 3
-"""The maximum length of a proposition, and the number of sentences from which it counts as a copy of the passage; small models
-write such copies."""
+"""The maximum length of a proposition, and the minimum number of sentences with which it counts as a copy of the passage; small
+models write such copies."""
 Name = Annotated[str, at_most("maxLength", 80)]
 
 
@@ -217,9 +217,9 @@ class _Call:
 def read_by_model(
     documents: Iterator[PendingDocument], model: LanguageModel, prompt: Prompt, domain: Callable[[], Domain]
 ) -> Iterator[list[Reading]]:
-    """Readings in groups, one per finished wave of calls; `domain` is called for each pending document.
+    """Readings in groups, one group per finished wave of calls; `domain` is called for each pending document.
 
-    Raises UserError if the model cannot answer at all; groups yielded before remain valid. With all other arguments bound, this function is a ReadDocuments.
+    Raises UserError if the model cannot answer at all; groups yielded before remain valid. With all arguments but `documents` bound, it is a ReadDocuments.
     """
     new = (call for document in documents for call in _first_calls(document, prompt, domain()))
     retries: deque[_Call] = deque()

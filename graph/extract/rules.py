@@ -85,7 +85,7 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
 
 def is_name(title: str, inner: Collection[str]) -> bool:
     """Whether a title or heading is a name, not a topic: one of its keys is among the names in the text (`inner`), or it has several words and all
-    of four or more letters are capitalised.
+    those of four or more letters are capitalised.
 
     >>> is_name("Port Ellery, Quill", {"port ellery"}), is_name("Great Orrin", ()), is_name("Leave and holidays", ()), is_name("Complaints", ())
     (True, True, False, False)
@@ -155,8 +155,9 @@ class _PronounResolver:
     def _remember(self, text: str, entities: Sequence[str]) -> None:
         """Remember the subject of a sentence as the antecedent of later pronouns.
 
-        If the sentence begins with the title, `person` is the title if that may be a person's name. Otherwise, if it names people, `person`
-        becomes the one it names, provided that it names only one and begins with that name, else "". If it names nobody, `person` is unchanged.
+        If the sentence begins with the title (or with the last word of a title that may be a person's name), `thing` becomes the title, and so
+        does `person` if the title has one word or may be a person's name, else "". Otherwise `thing` becomes ""; `person` becomes the only
+        person named, if the sentence begins with that name, else "", and is unchanged if the sentence names nobody.
         """
         title = self.title
         people = [name for name in entities if may_be_person(name) and not (title and names_subject(name, title))]
@@ -195,7 +196,8 @@ def _opens_with_part(text: str, name: str) -> bool:
 
 
 def names_subject(text: str, subject: str) -> bool:
-    """Whether `text` already names `subject`: by its last word of four or more letters or, in a script without spaces, in full.
+    """Whether `text` already names `subject`: by its last word of four or more letters (as one word if it has none) or, in a script without
+    spaces, in full.
 
     >>> names_subject("Gábor directed 20 films.", "Pál Gábor"), names_subject("He directed 20 films.", "Pál Gábor")
     (True, False)

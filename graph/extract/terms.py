@@ -1,9 +1,10 @@
 """Entities in languages without case: noun-like n-grams, chosen by corpus statistics whenever the index's arrays are derived.
 
-All n-grams of a text are candidates: of characters between particles in scripts without spaces, of words elsewhere, with and
-without affixes of a noun (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions contain it, if
-it is rarer than a function word, and if more propositions contain it than any longer candidate that contains it. A document's title is an entity
-wherever it occurs. All of this depends only on the contents of the index, not on the order in which documents were added.
+All n-grams of a text are candidates: n-grams of the characters between particles in scripts without spaces, and of words elsewhere, with and
+without a noun's affixes (Korean endings, Arabic and Hebrew prefixes). A candidate is an entity if at least two propositions contain it, if it is
+rarer than a function word, and if it is in more propositions than any longer candidate that contains it; with affixes, it must also be at least
+as frequent as without them. A document's title is an entity wherever it occurs. All of this depends only on the contents of the index, not on
+the order in which documents were added.
 """
 
 import re
@@ -16,7 +17,7 @@ from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
 MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
 MIN_PROPOSITIONS = 2
 MAX_SHARE, MAX_RARE_COUNT = 0.1, 10
-"""A term in more than MAX_RARE_COUNT propositions, and in more than MAX_SHARE of the propositions in caseless scripts, is a function word."""
+"""A term in more than MAX_RARE_COUNT propositions, and in more than MAX_SHARE of the propositions in caseless scripts, counts as a function word."""
 _RUN = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W\d_]|[{MARKS}])+")
 _TITLE_RUN = re.compile(rf"[\w{UNSPACED}{MARKS}]+")
 _CHARACTER = re.compile(

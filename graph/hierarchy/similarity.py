@@ -62,7 +62,7 @@ class KnownGraph:
 
 @dataclass(frozen=True)
 class GraphEdit:
-    """An edit that gives a graph of `nodes` nodes: `added` are all edges, in both directions, of the nodes in `replaced_R` (ascending, with new ones)."""
+    """An edit that gives a graph of `nodes` nodes: `added` are all edges, in both directions, of the nodes in `replaced_R` (ascending, including new nodes)."""
 
     nodes: int
     replaced_R: Ints
@@ -179,7 +179,10 @@ def _short_of_neighbours(known: KnownGraph, neighbours: int) -> Ints:
 
 
 def _exact_edges(known: KnownGraph, searched: Ints, near: _Pairs, neighbours: int) -> tuple[Ints, _Pairs]:
-    """The nodes whose nearest neighbours have changed (searched nodes, and nodes that got a nearer neighbour), and all their edges, at least one way."""
+    """The nodes whose nearest neighbours have changed (searched nodes, and nodes that got a nearer neighbour), and all edges of these nodes.
+
+    Each edge is given in at least one direction.
+    """
     changed = np.union1d(searched, near.row_X)
     gained = known.merge.previous_rows(np.setdiff1d(changed, searched))
     own = _k_nearest(_Pairs.join([near, _known_nearest(known, gained, neighbours).moved(known.merge)]), neighbours)
@@ -291,9 +294,9 @@ PROBED_LISTS, PROBED_AT_HIGH_COSINE, HIGH_COSINE = 32, 8, 0.8
 that similar are in few lists.
 The probed lists contain .995 of the edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
 MAX_UNDERESTIMATE = 0.2
-"""Upper bound on how far the codes of the inverted file underestimate a cosine; one underestimate in thousands exceeds it."""
+"""The allowance for the error of a cosine from the codes of the inverted file; one cosine in thousands is underestimated by more."""
 TRAINED_PER_CODE = 64
-"""Training vectors for each of the 16 codes that represent two dimensions (one, if the number of dimensions is odd)."""
+"""Training vectors for each of the 16 codes that represent two dimensions (or one dimension, if the number of dimensions is odd)."""
 SEARCHED_ROWS = 8_192
 
 

@@ -71,7 +71,7 @@ def join_sentences(sentences: Sequence[str]) -> str:
 
 
 WriteSummaries = Callable[[Sequence[Sequence[str]]], list[str]]
-"""A function from the texts of each group to its summary; "" where there is none."""
+"""A function from groups of texts to one summary per group; "" for a group without a summary."""
 
 MAX_INPUT_TOKENS = 3_000
 CALLS_PER_BATCH = 64
@@ -171,7 +171,7 @@ def _usable_text(request: CompletionRequest, completion: Completion) -> str:
 
 
 def complete_sentences(text: str) -> str:
-    """A truncated text without its incomplete last sentence; it also ends before the first repeated sentence.
+    """A truncated text without its incomplete last sentence, and without everything from the first repeated sentence on.
 
     >>> complete_sentences("The yard built ferries. It burned in 1911. It was reb")
     'The yard built ferries. It burned in 1911.'

@@ -1,1 +1,1 @@
-"""An index for reading: columns, vectors and blocks in memory, and restrictions of it. Imports no SQLite, extractor or prompt."""
+"""An index opened for reading: columns, vectors and blocks in memory, also restricted to some documents. Imports no SQLite, extractor or prompt."""

@@ -33,7 +33,7 @@ class Condition:
     def holds(self, value: object) -> bool:
         """Whether a document's value meets the condition; numbers are compared as numbers, other values as text, ignoring case.
 
-        A missing value meets only !=. A list meets = if one of its values does, != if none equals the value, and no other operator.
+        A missing value meets only !=. A list meets = if one of its values does, and != if none of them equals the value; it never meets another operator.
         """
         if value is None:
             return self.operator == "!="

@@ -21,7 +21,7 @@ from graph.config import parse_settings
 from graph.errors import UserError
 from graph.hierarchy.communities import find_communities
 from graph.index.filters import Condition, allowed_documents, documents_meeting
-from graph.index.restrict import arrays_of, conceal_rest, restrict, unshared_arrays
+from graph.index.restrict import arrays_of, conceal_other_documents, restrict, unshared_arrays
 from graph.models.encoder import check_encoder, open_encoder, unit_rows
 from graph.random_walk import Chain, bipartite_transition, make_chain, row_normalised
 from graph.shared.ids import content_id, is_id
@@ -151,7 +151,7 @@ class Index:
         Unlike that of `where`, it contains no name, term or weight from other documents (graph/index/restrict.py), and is not cached.
         """
         part = restrict(self.data, documents_meeting(self.data, conditions))
-        return self if part is self.data else replace(self, data=conceal_rest(self.data, part))
+        return self if part is self.data else replace(self, data=conceal_other_documents(self.data, part))
 
     def extra_bytes(self, whole: IndexData) -> int:
         """The memory that this index, a part of `whole`, needs in addition to `whole`: copies, and data computed from them."""
@@ -173,7 +173,7 @@ class Index:
         )
 
     def _table_header(self, row: int) -> Cells:
-        """The header of the table that a passage begins inside, read from the document's earlier passages; () outside a table."""
+        """The header of the table in which a passage begins, read from the document's earlier passages; () outside a table."""
         texts, order_P, known = self.data.passage_texts, self.data.passage_order_P, self._table_headers
         first = row
         while first not in known and begins_with_row(texts[first]) and order_P[first]:
@@ -244,12 +244,12 @@ class Index:
         return TermScores(data.term_count_WP, data.term_passages_W, data.term_idf_W, data.term_norm_P)
 
     def entity_rows(self, keys: Sequence[str]) -> Ints:
-        """The row of each entity by its key (whose hash is its id), −1 if it is not in the index: int64[K]."""
+        """The row of the entity with each key (an entity's id is the hash of its key), −1 if it is not in the index: int64[K]."""
         return find_ids(self.data.entity_ids, [content_id("entity", key) for key in keys])
 
     @cached_property
     def sample_SD(self) -> Floats:
-        """The vectors of at most SAMPLED_PROPOSITIONS evenly spaced propositions, to estimate a question's similarity to most of them."""
+        """The vectors of at most SAMPLED_PROPOSITIONS evenly spaced propositions, to estimate how similar a question is to most propositions."""
         count = len(self.data.proposition_ids)
         rows = np.arange(0, count, max(1, -(-count // SAMPLED_PROPOSITIONS)))
         return np.asarray(self.data.proposition_vectors_ND[rows], np.float32)

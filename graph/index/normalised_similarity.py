@@ -30,15 +30,16 @@ def usual_cosine(index: Index) -> float:
 
 
 def normalised_similarity(index: Index, cosines: Floats) -> Floats:
-    """(c − u) / (1 − u) of cosines between vectors of the index, of any shape: at most 1, and higher for a higher cosine."""
+    """(c − u) / (1 − u) for an array, of any shape, of cosines between vectors of the index: at most 1, and higher for a higher cosine."""
     return _scaled(cosines, np.float32(usual_cosine(index)))
 
 
 def normalised_similarity_to(index: Index, queries_D: Floats, cosines: Floats) -> Floats:
     """As `normalised_similarity`, for cosines with one query's vector [D], or with those of n queries [n, D], over which the last axis of `cosines` runs.
 
-    u is at most the median of a query's cosines with the propositions: where the propositions are more similar to each other than to any
-    question (turns of one conversation, an encoder with separate prompts), the quantile of their cosines would be too high for a question.
+    u is at most the median of a query's cosines with a sample of the propositions (`sample_SD`): where the propositions are more similar to
+    each other than to any question (turns of one conversation, an encoder with separate prompts), the quantile of their cosines would be
+    too high for a question.
     """
     usual = np.float32(usual_cosine(index))
     if len(index.sample_SD):

@@ -1,7 +1,8 @@
 """Restricts an index to the documents that meet a filter, and to what was read from them.
 
 Every mode respects a filter, because the restricted index contains no passage, proposition or summary from other documents. `restrict` leaves
-entities, topics and term weights as in the whole index; `conceal_rest` reduces them to those of the part, for readers without access to the rest.
+entities, topics and term weights as in the whole index; `conceal_other_documents` reduces them to those of the part, for
+readers without access to the other documents.
 Legend: U documents, P passages, N propositions, E entities, K topics, M occurrences, T titles, W terms, S summaries; `kept_X` are rows of the
 whole index."""
 
@@ -108,7 +109,7 @@ def _rows(array_X: NDArray[A], rows: Ints) -> NDArray[A]:
 
 
 def _summaries_of(data: IndexData, kept_P: Ints) -> Ints:
-    """Summaries with only remaining nodes below them; a summary's members precede it, so one pass is enough."""
+    """The summaries whose members all remain; a summary's members precede it, so one pass is enough."""
     passages = len(data.passage_ids)
     is_kept_X = np.zeros(passages + len(data.summary_ids), bool)
     is_kept_X[kept_P] = True
@@ -130,7 +131,7 @@ def _new_rows(rows: Ints, count: int) -> Ints:
     return position
 
 
-def conceal_rest(full: IndexData, part: IndexData) -> IndexData:
+def conceal_other_documents(full: IndexData, part: IndexData) -> IndexData:
     """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
     A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: the others may come from other documents.

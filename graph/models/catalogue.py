@@ -220,7 +220,7 @@ LOCK_FILE = "fetching.lock"
 
 @contextmanager
 def fetch_lock(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the folder `cache`, which is created if missing; calls `note` if another process holds it."""
+    """Hold the lock of the folder `cache`, which is created if missing; if another process holds it, calls `note` and waits."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / LOCK_FILE).open("a", encoding="utf-8") as lock:
         try:

@@ -162,7 +162,7 @@ def check_base(adapter: str, base: str) -> None:
 
 
 def trained_precision(source: str) -> str | None:
-    """The number format of a model, or of an adapter's base, in training; None without a record."""
+    """The number format that a model, or an adapter's base, had in training, according to its run.json; None if this names neither float32 nor bfloat16."""
     settings = read_json(Path(resolve(source)) / RUN_RECORD).get("settings")
     precision = settings.get("precision") if isinstance(settings, dict) else None
     return precision if precision in ("float32", "bfloat16") else None

@@ -38,7 +38,7 @@ def get_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download a model, convert it into the user's cache, and check it. Does nothing if the whole model is there."""
+    """Download, convert and check a model and store it in the cache, unless a complete one is already there."""
     from graph.models.catalogue import ENCODERS
     from graph.models.fetch import fetch
 
@@ -83,8 +83,10 @@ def remove_command(name: Name) -> None:
     from graph.models.catalogue import ADAPTERS, CATALOGUE, remove
 
     if name in ADAPTERS:
-        found = f"model {name!r}: an adapter of {ADAPTERS[name].base.name}, which comes with modegraph"
-        raise UserError(found, f"one of {', '.join(CATALOGUE)}", "name its base model")
+        found = f"model {name!r}: an adapter that comes with modegraph"
+        raise UserError(
+            found, f"one of {', '.join(CATALOGUE)}", f"to remove its base model, name {ADAPTERS[name].base.name}"
+        )
     model = _find(name)
     print(f"{model.name}: removed" if remove(model) else f"{model.name}: not in the cache")
 

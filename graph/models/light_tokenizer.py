@@ -56,7 +56,7 @@ def read_light_tokenizer(folder: Path, label: str) -> Any:
     """The fast tokenizer in a folder, with its chat template; UserError if there is none, or it cannot be read."""
     if not (folder / TOKENIZER_FILE).is_file():
         found = f"{label}: no {TOKENIZER_FILE} in {folder}"
-        raise UserError(found, "a model with its tokenizer", "copy it into that folder")
+        raise UserError(found, "a model with its tokenizer", "copy the tokenizer into that folder")
     try:
         if (folder / RECORD).is_file():
             return LightTokenizer(folder)

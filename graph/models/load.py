@@ -29,9 +29,9 @@ from graph.text.prompting import special_token_pattern
 
 
 def check_vocabulary(model: Any, tokenizer: Any, label: str) -> None:
-    """UserError if a token that texts or the chat template can contain, or the end or padding token, has no row in the model; extra rows are harmless.
+    """UserError if a token that texts or the chat template can contain, or the end or padding token, has no row in the embeddings or the head.
 
-    Any other special token without a row is accepted (Gemma 3 has one for images), because no text is tokenised to one.
+    Rows without a token are harmless. Any other special token without a row is accepted (Gemma 3 has one for images), because no text is tokenised into it.
     """
     rows = vocabulary_rows(model)
     rowless = {token for token, number in tokenizer.get_vocab().items() if number >= rows}

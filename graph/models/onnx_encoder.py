@@ -18,7 +18,7 @@ INPUT, OUTPUT = "input_ids", "vector"
 
 
 class OnnxEncoder:
-    """An exported encoder. It encodes texts one by one, on one thread, because a question is too short for several threads."""
+    """An exported encoder. It encodes texts one by one, on one thread, because a question is too short to benefit from several threads."""
 
     def __init__(self, folder: Path) -> None:
         from onnxruntime import InferenceSession, SessionOptions
@@ -36,7 +36,7 @@ class OnnxEncoder:
 
 
 def open_exported(fingerprint: str) -> OnnxEncoder | None:
-    """The export of the encoder with that fingerprint; None without a usable export, or without ONNX Runtime."""
+    """The export of the encoder with that fingerprint; None without a usable export that can be opened, or without ONNX Runtime."""
     about = read_about(fingerprint)
     if about is None or not about["usable"] or find_spec("onnxruntime") is None:
         return None

@@ -43,7 +43,7 @@ class SingleText(torch.nn.Module):
 
 
 def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint: str, prompt: str) -> None:
-    """Write the export of `model`; if it is unusable, record that, so that it is not tried again.
+    """Write the export of `model`; if the export is unusable, record that, so that it is not attempted again.
 
     Does nothing if the cache is not writable.
     """
@@ -64,14 +64,14 @@ def export_encoder(model: SentenceTransformer, tokenizer_file: Path, fingerprint
             say(f"{problem}; questions are encoded with torch")
         rmtree(target, ignore_errors=True)
         scratch.rename(target)
-    except OSError:  # The disk is full, or another process has moved its export there.
+    except OSError:  # The disk is full, or another process has moved its export to `target`.
         return
     finally:
         rmtree(scratch, ignore_errors=True)
 
 
 def export_and_compare(model: SentenceTransformer, tokenizer_file: Path, folder: Path, prompt: str) -> bool:
-    """Write the export into `folder`; True if that succeeds and its vectors equal those of the model's `encode`; OSErrors are raised."""
+    """Write the export into `folder`; True if that succeeds and `same_vectors` holds. OSErrors are raised, other errors give False."""
     try:
         write_export(model, tokenizer_file, folder)
         return same_vectors(model, folder, prompt)
@@ -106,7 +106,7 @@ def write_export(model: SentenceTransformer, tokenizer_file: Path, folder: Path)
 
 
 def same_vectors(model: SentenceTransformer, folder: Path, prompt: str) -> bool:
-    """Whether the export's vectors equal those of the model's `encode` with that prompt; they differ if its pooling excludes the prompt."""
+    """Whether the export's vectors equal those of `encode` with that prompt within MAX_DIFFERENCE; they differ if the pooling excludes the prompt."""
     exported: Any = OnnxEncoder(folder).encode([prompt + probe for probe in PROBES])
     expected = model.encode(list(PROBES), prompt=prompt, show_progress_bar=False)
     return exported.shape == expected.shape and bool(np.abs(exported - expected).max() < MAX_DIFFERENCE)

@@ -1,5 +1,5 @@
-"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO (once, to 8-bit weights in the base's folder), and
-opens the result.
+"""Converts a language model of the catalogue, or an adapter merged into one, for OpenVINO (once, to 8-bit weights, below the
+model's folder), and opens the result.
 
 OpenVINO GenAI reads GGUF, but not every quantisation: the file is requantised to Q8_0, with almost no loss for 4-bit and 5-bit weights."""
 
@@ -35,10 +35,10 @@ from graph.shared.ids import checksum, content_id
 
 OPENVINO_PACKAGE = "openvino_genai"
 MatrixChanges = Mapping[str, NDArray[np.float32]]
-"""Changes to add to matrices, by their GGUF names."""
+"""What to add to matrices of a model, by the GGUF name of the matrix."""
 OPENVINO_FOLDER, OPENVINO_MODEL = "openvino", "openvino_model.xml"
 BATCH_TOKENS = 512
-"""Prompt tokens of one prefill step: more would take more memory and save no time."""
+"""The maximum number of prompt tokens in one prefill step: more would take more memory and save no time."""
 
 
 def is_installed() -> bool:
@@ -46,7 +46,7 @@ def is_installed() -> bool:
 
 
 def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path:
-    """The OpenVINO folder of a fetched model, which is made if it is missing; UserError for a model that is not fetched."""
+    """The folder of a fetched model's OpenVINO files, made if it is missing; UserError for a model that is not fetched."""
     gguf, folder = gguf_of(model), folder_of(model)
     make = partial(convert_to_openvino, gguf, model=model)
     return _convert_once(folder / OPENVINO_FOLDER, folder.parent, model.name, make, note)
@@ -71,7 +71,7 @@ def _convert_once(
 def convert_to_openvino(gguf: Path, scratch: Path, model: PretrainedModel) -> None:
     """Write a GGUF file's model and tokenizer into the folder `openvino` of the scratch folder `scratch`.
 
-    UserError if the model's reply is not the expected one.
+    UserError if the converted model does not give the expected reply to its test question.
     """
     from openvino_genai import GenerationConfig
 
@@ -143,10 +143,10 @@ _UNSUPPORTED = ("use_dora", "modules_to_save", "rank_pattern", "alpha_pattern", 
 
 
 def lora_changes(adapter: Path, base: Path) -> dict[str, NDArray[np.float32]]:
-    """The change of each matrix of the model in `base`, by GGUF name: float32[O, I].
+    """An adapter's change to each matrix that it adapts, by GGUF name: float32[O, I]; `base` is the folder of the adapted model.
 
     (α / r) B A (Hu et al. 2021, arXiv:2106.09685, Eq. 3), or (α / √r) B A for rank-stabilised LoRA. UserError for an adapter with other
-    changes, or of a model outside the Qwen2 family.
+    changes, or for a model outside the Qwen2 family.
     """
     architecture = json.loads((base / "config.json").read_text(encoding="utf-8"))["model_type"]
     config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
@@ -191,11 +191,11 @@ def key_of(adapter: Path) -> str:
 
 
 def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
-    """The OpenVINO folder of an adapter merged into its base, which is made if it is missing; UserError for a base outside QWEN2."""
+    """The folder of the OpenVINO files of an adapter merged into its base, made if it is missing; UserError for a base outside QWEN2."""
     base = adapter_base(str(adapter))
     if base not in QWEN2:
         expected = f"one of {', '.join(QWEN2)} as its base"
-        remedy = "use hf: instead, or export it (modegraph train export)"
+        remedy = "use hf: instead, or export the adapter (modegraph train export)"
         raise UserError(f"openvino:{adapter}: an adapter of {base}", expected, remedy)
     check_base(str(adapter), base)
     gguf = gguf_of(QWEN2[base])

@@ -14,7 +14,7 @@ _DROP = f"DELETE FROM {SCHEMA}.calls WHERE key = %s"
 
 
 class PostgresCalls:
-    """The table `calls` in the database of the index in a folder. UserError if the database cannot be reached, and as in `check_schema`."""
+    """The table `calls` in the database of the index in a folder. UserError if the database cannot be reached, or if `check_schema` refuses it."""
 
     def __init__(self, folder: Path) -> None:
         self._dsn = dsn_of(folder)

@@ -45,4 +45,4 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
         if as_json:
             print_json({"src": shown_src, "dst": shown_dst, "rows": rows})
         else:
-            print(f"{shown_src} to {shown_dst}: {sum(rows.values()):,} rows, of {rows['documents']:,} documents")
+            print(f"{shown_src} to {shown_dst}: {sum(rows.values()):,} rows, including {rows['documents']:,} documents")

@@ -30,9 +30,9 @@ def transaction(dsn: str) -> Iterator[Connection]:
 
     UserError when the database cannot be reached or refuses a statement of the block.
     """
-    shown = database_of(dsn)
+    database = database_of(dsn)
     with report_refusals(dsn), _connect(dsn) as connection:
-        connection.add_notice_handler(lambda notice: say(f"{shown}: {notice.message_primary}"))
+        connection.add_notice_handler(lambda notice: say(f"{database}: {notice.message_primary}"))
         yield connection
 
 
@@ -44,7 +44,7 @@ def connect(dsn: str) -> Connection:
 
 @contextmanager
 def report_refusals(dsn: str) -> Iterator[None]:
-    """Turn PostgreSQL's errors into UserErrors: `Unavailable`, except for text that it cannot store."""
+    """Turn PostgreSQL's errors into `Unavailable`, or into a plain UserError for text that PostgreSQL cannot store."""
     try:
         yield
     except psycopg.Error as problem:
@@ -52,7 +52,7 @@ def report_refusals(dsn: str) -> Iterator[None]:
 
 
 def database_of(dsn: str) -> str:
-    """The user, host, port and database of a connection string, as a URL; UserError when it cannot be read.
+    """The user, host, port, database and service of a connection string, as a URL; UserError when the string cannot be read.
 
     >>> database_of("host=db user=me password=word dbname=docs")
     'postgresql://me@db/docs'
@@ -84,7 +84,7 @@ def dsn_of(folder: Path) -> str:
 
 
 def _parse_dsn(dsn: str) -> dict[str, str]:
-    """The parameters of a connection string; UserError, which quotes no part of it, when it is invalid or part of a password is in the address."""
+    """The parameters of a connection string. UserError, which quotes no part of the string, when it is invalid or its address contains part of a password."""
     with suppress(psycopg.ProgrammingError):
         parameters = {name: str(value) for name, value in conninfo_to_dict(dsn).items()}
         if not any("@" in parameters.get(name, "") for name in ADDRESS_PARAMETERS):
@@ -93,19 +93,21 @@ def _parse_dsn(dsn: str) -> dict[str, str]:
     raise UserError("the connection string cannot be read", "postgresql://USER@HOST/DATABASE", remedy)
 
 
-def _as_user_error(shown: str, problem: psycopg.Error) -> UserError:
-    found = f"{shown}: {' '.join((problem.diag.message_primary or str(problem)).split())}"
+def _as_user_error(database: str, problem: psycopg.Error) -> UserError:
+    found = f"{database}: {' '.join((problem.diag.message_primary or str(problem)).split())}"
     if isinstance(problem, psycopg.errors.InsufficientPrivilege):
         return Unavailable(found, "a role with that permission", "have it granted, or connect as another role")
     if isinstance(problem, psycopg.DataError):
         return UserError(found, "text that PostgreSQL can store", "remove the character from the document")
     if problem.sqlstate is None:
         first = str(problem).partition("\n")[0]
-        return Unavailable(f"{shown}: {first}", "a server that answers", "check the address, the role and its password")
+        return Unavailable(
+            f"{database}: {first}", "a server that answers", "check the address, the role and its password"
+        )
     remedy = "nothing was changed; resolve this in the database, then try again"
     return Unavailable(found, "a database that accepts the statement", remedy)
 
 
-def storable(text: str) -> str:
+def replace_nul(text: str) -> str:
     """The text with U+FFFD instead of NUL, which PostgreSQL cannot store."""
     return text.replace("\0", "\ufffd")

@@ -30,7 +30,7 @@ def enter_schema(connection: Connection) -> None:
 
 
 def migrate(connection: Connection, database: str) -> None:
-    """Create the schema if it is missing, and run pending migrations. Unavailable as in `check_schema`, or if another role owns the schema."""
+    """Create the schema if it is missing, and run pending migrations. Unavailable as in `_check_newest`, or if another role owns the schema."""
     enter_schema(connection)
     connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (SCHEMA,))
     if not connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone():
@@ -63,7 +63,7 @@ def check_schema(connection: Connection, database: str) -> None:
 
 
 def _check_newest(connection: Connection, database: str) -> int:
-    """The number of the newest migration that was run, 0 for none; Unavailable as in `check_schema`."""
+    """The number of the newest migration that was run, 0 for none; Unavailable when there is no index, or one of a newer version."""
     if connection.execute("SELECT to_regclass('migrations')").fetchone() == (None,):
         found, remedy = f"{database}: no index in schema {SCHEMA}", "create one: modegraph copy INDEX DATABASE"
         raise Unavailable(found, "an index that was copied or created there", remedy)
@@ -72,7 +72,7 @@ def _check_newest(connection: Connection, database: str) -> int:
     if int(str(number)) > max(known_migrations()):
         found = f"{database}: migration {name}, from a newer modegraph"
         expected = f"at most {known_migrations()[max(known_migrations())]}"
-        raise Unavailable(found, expected, "install that version or a newer one")
+        raise Unavailable(found, expected, "install the version that ran this migration, or a newer one")
     return int(str(number))
 
 
@@ -89,7 +89,7 @@ def place_in_database(folder: Path, dsn: str) -> None:
             remedy = f"if that has moved, change its address in {folder / DATABASE_FILE}"
             raise UserError(found, "the database that it was made with", remedy)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        found = f"{folder}: exists, but its rows are not in a database"
+        found = f"{folder}: exists, but is not an index with its rows in a database"
         raise UserError(found, "a new or empty folder", "choose another, or leave --store out")
     with transaction(dsn) as connection:
         migrate(connection, database)

@@ -17,7 +17,7 @@ from psycopg import sql
 from graph.errors import UserError
 from graph.extract.entities import entity_key
 from graph.extract.extraction import Occurrence, Reading
-from graph.postgres.connect import Connection, connect, database_of, report_refusals, storable, transaction
+from graph.postgres.connect import Connection, connect, database_of, replace_nul, report_refusals, transaction
 from graph.postgres.schema import SCHEMA, check_schema
 from graph.postgres.turn import Turn
 from graph.shared.ids import content_id
@@ -27,7 +27,7 @@ _TABLE_NAME = re.compile(rf"\b(FROM|JOIN|INTO|UPDATE) ({'|'.join(TABLES)})\b")
 
 
 class PostgresStore(Store):
-    """The store of an index in a database: a writer's with `turn`, else read-only. UserError as in `check_schema`."""
+    """The store of an index in a database: a writer's if `turn` is given, else read-only. UserError as in `check_schema`."""
 
     def __init__(self, dsn: str, turn: Turn | None = None) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ def put_readings(connection: Connection, readings: Sequence[Reading]) -> None:
     row_of: dict[str, int] = {str(identity): int(str(row)) for identity, row in put}
     connection.execute(f"DELETE FROM {SCHEMA}.quarantine WHERE passage = ANY(%s)", (list(row_of.values()),))
     failures = [(row_of[each.passage.id], each.failure) for each in readings if each.failure is not None]
-    rows = ((row, storable(each.problem), storable(each.reply), each.attempts) for row, each in failures)
+    rows = ((row, replace_nul(each.problem), replace_nul(each.reply), each.attempts) for row, each in failures)
     _copy_rows(connection, "quarantine", ("passage", "problem", "reply", "attempts"), rows)
     pairs = [(row_of[each.passage.id], occurrence) for each in readings for occurrence in each.occurrences]
     _put_occurrences(connection, pairs)

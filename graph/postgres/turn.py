@@ -36,7 +36,7 @@ _TAKE_TICKET = f"""INSERT INTO {SCHEMA}.leases (writer, machine, process, expire
     VALUES (%s, %s, %s, clock_timestamp() + make_interval(secs => %s)) RETURNING fence"""
 _RENEW = f"UPDATE {SCHEMA}.leases SET expires_at = clock_timestamp() + make_interval(secs => %s) WHERE fence = %s"
 _UNLOCKED = f"SELECT fence FROM {SCHEMA}.leases WHERE fence = %s FOR UPDATE SKIP LOCKED"
-"""A ticket that no transaction has locked: a locked ticket need not be renewed."""
+"""Selects a ticket unless a transaction has locked it: a locked ticket need not be renewed."""
 _DISCARD = f"""DELETE FROM {SCHEMA}.leases WHERE fence IN (SELECT fence FROM {SCHEMA}.leases
     WHERE fence = %s AND (%s OR expires_at < clock_timestamp()) FOR UPDATE SKIP LOCKED)"""
 """Discard a ticket that no transaction has locked and whose writer is gone or has let it expire."""
@@ -51,7 +51,7 @@ class Turn:
     fence: int
 
     def begin(self, connection: Connection) -> None:
-        """Begin a transaction under the lease. The server aborts it if this writer stops responding, because others wait for it."""
+        """Begin a transaction under the lease. The server aborts it if this writer stops responding, because other writers wait."""
         connection.execute(f"BEGIN; {'; '.join(f'SET LOCAL {name} = {value}' for name, value in LIMITS.items())}")
         try:
             self.renew(connection)
@@ -60,7 +60,7 @@ class Turn:
             raise
 
     def renew(self, connection: Connection) -> None:
-        """Renew the lease within a transaction; the lease is then locked until the transaction ends. UserError when another writer has the turn."""
+        """Renew the lease within a transaction; the lease is then locked until the transaction ends. UserError if another writer has discarded the ticket."""
         if connection.execute(_RENEW, (LEASE_S, self.fence)).rowcount == 0:
             found = f"{self.folder}: this writer was inactive for longer than its lease of {LEASE_S:g} s, and another writer has taken over"
             remedy = f"this step wrote nothing; continue with: modegraph resume {self.folder}"
@@ -74,7 +74,7 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
     The schema is created or migrated first.
     """
     with transaction(dsn) as connection:
-        # While `migrate` holds its lock, no other writer takes a ticket, so that fences follow the order of the transactions.
+        # While `migrate` holds its lock, no other writer takes a ticket, so fences have the order of the transactions.
         migrate(connection, database_of(dsn))
         writer = f"{os.getpid()} of {platform.node()}"
         (fence,) = connection.execute(_TAKE_TICKET, (writer, _machine(), os.getpid(), LEASE_S)).fetchone() or (0,)
@@ -100,7 +100,7 @@ def writers_turn(dsn: str, folder: Path, give_up: GiveUp | None = None) -> Itera
 
 
 def _renew(dsn: str, turn: Turn, done: Event) -> None:
-    """Renew the lease every third of its duration. Failures are retried; a lost lease is reported by the next write."""
+    """Renew the lease every LEASE_S / 3 seconds. Failures are retried; a lost lease is reported by the next write."""
     while not done.wait(LEASE_S / 3):
         with suppress(UserError), transaction(dsn) as connection:
             if connection.execute(_UNLOCKED, (turn.fence,)).fetchone():

@@ -92,9 +92,9 @@ def retrieve(index: Index, query: str, settings: RetrieveSettings, model: Langua
 def retrieve_many(
     index: Index, queries: Sequence[str], settings: RetrieveSettings, model: LanguageModel | None = None
 ) -> list[Evidence]:
-    """`retrieve` for each query. All are encoded in one batch; each is charged an equal share of the encoder's seconds.
+    """`retrieve` for each query. All queries are encoded in one batch, and each is charged an equal share of the encoder's seconds.
 
-    With a reranker, the mode returns RERANK_FACTOR times as many items and the reranker chooses among them. With `abstain`, the evidence
+    With a reranker, the mode returns RERANK_FACTOR · `top_k` items, and the reranker keeps the best `top_k`. With `abstain`, the evidence
     includes the probability of absence (graph/retrieve/absence.py).
     """
     stripped = [query.strip() for query in queries]

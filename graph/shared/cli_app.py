@@ -30,7 +30,7 @@ def option(spec: str, panel: str, text: str, **more: Any) -> Any:
     return typer.Option(*names, metavar=value, rich_help_panel=panel, help=text, **more)
 
 
-OTHER_WORDS = {
+COMMANDS_OF_OTHER_TOOLS = {
     **dict.fromkeys(("search", "retrieve", "query", "chat"), "ask"),
     **dict.fromkeys(("build", "ingest", "add"), "index"),
     **dict.fromkeys(("finetune", "fine-tune"), "tune"),
@@ -75,7 +75,7 @@ class Group(TyperGroup):
         if (both := " ".join(args[:2])) in self.commands and len(args) > 1:
             return both, self.commands[both], args[2:]
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            near = OTHER_WORDS.get(args[0], "")
+            near = COMMANDS_OF_OTHER_TOOLS.get(args[0], "")
             near = near if near in self.commands else nearest(args[0], self.commands)
             group = full_command_name(ctx)
             found = f"no command {f'{group} {args[0]}'.strip()}"
@@ -183,7 +183,10 @@ def _with_our_text(option: Any, panel: str | None = None) -> Any:
 
 
 def _raise_for_option(problem: typer.TyperException, ctx: Any, command: Any) -> NoReturn:
-    """Raise a UserError that names the nearest option, if an option is unknown; any other problem is raised unchanged."""
+    """Raise a UserError if an option is unknown; any other problem is raised unchanged.
+
+    The error names the commands with the same last word that have this option, or else the nearest option, if any.
+    """
     if not hasattr(problem, "possibilities"):
         raise problem
     option = str(getattr(problem, "option_name", ""))

@@ -84,7 +84,7 @@ Modes = Annotated[list[str], option("--modes MODE", RETRIEVAL, _MODES, autocompl
 _TOPK = "Maximum number of items to retrieve: passages, unless the mode returns other items."
 TopK = Annotated[int, option("--top-k N", RETRIEVAL, _TOPK)]
 SomeTopK = Annotated[int | None, option("--top-k N", RETRIEVAL, _TOPK)]
-_UNIT = "What modes statements and topics return: passages or propositions."
+_UNIT = "What the modes statements and topics return: passages or propositions."
 Unit = Annotated[str, option("--as UNIT", RETRIEVAL, _UNIT)]
 _WHERE = "Only documents whose metadata match: KEY=VALUE, also != < <= > >= and * in values. Repeatable."
 Where = Annotated[list[str] | None, option("CONDITION", RETRIEVAL, _WHERE)]

@@ -1,4 +1,4 @@
-"""The size of a folder, and a full disk reported in one line wherever an index is written: by Python, numpy, faiss or SQLite."""
+"""The size of a folder, and a one-line error for a full disk, whether Python, numpy, faiss or SQLite was writing to the index."""
 
 import errno
 import os

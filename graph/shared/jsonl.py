@@ -13,7 +13,7 @@ JSON_TYPES = {list: "array", str: "string", int: "number", float: "number", bool
 
 
 def read_jsonl(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number from 1, object) for every non-empty line; UserError for a file that cannot be read and for anything that is not a JSON object."""
+    """Yield (line number from 1, object) for every non-empty line; UserError for a file that cannot be read or a line that is not a JSON object."""
     try:
         lines = file.read_bytes().split(b"\n")
     except OSError as problem:

@@ -22,4 +22,5 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 DEFAULT_MODE: Mode = "auto"
 """The mode if the user names none: on the command line, in training data, on the server, in MCP and Python."""
 ABSTAIN_AT = 0.9
-"""By default, `ask` and servers answer “not in the documents”, without calling a model, if the documents lack the answer with at least this probability (graph/retrieve/absence.py)."""
+"""By default, `ask` and servers answer “not in the documents”, without calling a model, if the probability that the documents do not cover the
+question is at least this (graph/retrieve/absence.py)."""

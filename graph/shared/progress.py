@@ -1,6 +1,6 @@
-"""Progress of a folder while it is filled: `progress.jsonl` in it, deleted when the work is done.
+"""The progress of work that fills a folder: `progress.jsonl` in the folder, deleted when the work is done.
 
-Its first line describes the work, each further line its progress. The working process holds a lock on the file, which is released when the process ends:
+The first line describes the work, each further line its progress. The working process holds a lock on the file, which is released when the process ends:
 an unlocked file belongs to interrupted work. Resumed work appends another description.
 """
 
@@ -93,7 +93,7 @@ def parsed_lines(text: str) -> list[dict[str, Any]]:
 
 
 def is_locked(file: TextIO) -> bool:
-    """Whether a process has locked an open file; if none has, it is share-locked until it is closed."""
+    """Whether a process has locked an open file; if none has, this call takes a shared lock, which is held until the file is closed."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

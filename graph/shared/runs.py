@@ -23,8 +23,8 @@ State = Literal["finished", "running", "stopped"]
 class FoundRun:
     """A run as recorded in its folder. `name` is its path below the folder that was searched, `stage` the kind of work that made it (sft, tune, eval, …).
 
-    `step` of `steps` is the progress of an unfinished run; `seconds` is how long a finished one took, `seconds_left` how long an unfinished
-    one will still take; `ended` is when its record, or progress.jsonl, was last written (seconds since 1970).
+    `step` of `steps` is the progress of an unfinished run; `seconds` is how long a finished one took, `seconds_left` an estimate of how
+    long an unfinished one will still take; `ended` is when its record, or progress.jsonl, was last written (seconds since 1970).
     """
 
     name: str
@@ -76,7 +76,7 @@ def run_in(folder: Path, files: Sequence[str], root: Path) -> FoundRun | None:
 
 
 def read_record(name: str, file: Path) -> FoundRun | None:
-    """The run in a JSON record; UserError if the file is not such a record."""
+    """The run in a JSON record; None for a report that is not of `eval run` or `compare`; UserError if the file is not the record of a run."""
     try:
         record = json.loads(file.read_text(encoding="utf-8"))
         return evaluation_run(name, file, record) if file.name == REPORT else training_run(name, file, record)

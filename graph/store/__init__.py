@@ -1,1 +1,1 @@
-"""The index on disk: the SQLite store, the arrays derived from it, their checksums, its lock and settings."""
+"""The index on disk: its SQLite store, the arrays derived from the store, their checksums, and the lock and settings of the index."""

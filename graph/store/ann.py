@@ -4,7 +4,8 @@ Vectors are grouped into lists around centroids; a search probes the lists neare
 the smallest power of two with which a sample of the vectors reaches a recall of TARGET_RECALL, else the maximum.
 A search returns candidates, which the caller ranks by exact cosine.
 
-Legend: R rows of a segment, Q queries, K results of each, X compared rows, B rows of a batch, U distinct rows, L lists, D dimensions.
+Legend: R rows of a segment, Q queries, K results of each, X compared rows, B rows of a batch, S training vectors, U distinct rows, L lists,
+D dimensions.
 """
 
 import math
@@ -61,7 +62,7 @@ class Ann:
     def search(self, query_QD: Floats, count: int, live: bytes | None = None) -> Ints:
         """Candidates for the `count` nearest of each query, −1 where there are fewer: [Q, K], K ≥ count unless the segment has fewer rows.
 
-        `live` has a bit for each row of the segment, lowest first: only rows whose bit is set are returned (None: all).
+        `live` has a bit for each row of the segment, the lowest bit of each byte first: only rows whose bit is set are returned (None: all).
         If the lists nearest to a query contain too few such rows, all lists are probed.
         """
         found_QK = _search(self.inverted, query_QD, count, self.probes, live)
@@ -177,7 +178,7 @@ def _ranks_of_lists(inverted: Any, vectors_RD: StoredVectors, query_QD: Floats, 
 def _recall(
     inverted: Any, vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats, last_Q: Floats, probes: int
 ) -> float:
-    """The mean recall of the nearest rows; any row as near to the query as the last of these counts."""
+    """The mean recall of the nearest rows; any row whose cosine with the query is at least `last_Q`, that of the last of these, counts as one of them."""
     nearest = min(MEASURED_NEAREST, len(vectors_RD) - 1)
     found_QK = _search(inverted, query_QD, MEASURED_NEAREST + 1, probes, None)
     vectors_QKD = as_float32(vectors_RD[found_QK])

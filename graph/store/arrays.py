@@ -1,8 +1,8 @@
 """Derived arrays on disk: one folder per generation, and a manifest with checksums, written last and renamed into place.
 
-A reader opens only files that the manifest names, so a concurrent build never disturbs it. A folder of arrays is named after its contents: no
-other index has a folder of the same name, so an index copied over this one does not change files that a reader has opened. The folder does
-not contain vectors, only their rows in the segments (graph/store/vectors.py).
+A reader opens only files that the manifest names, so a concurrent build never disturbs it. A folder of arrays is named after its contents: an
+index with other contents has no folder of that name, so an index copied over this one does not change files that a reader has opened. The
+folder does not contain vectors, only their rows in the segments (graph/store/vectors.py).
 """
 
 import json
@@ -100,8 +100,8 @@ def drop_others(folder: Path, in_use: Collection[str]) -> None:
 
 
 def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, moved: bool = False) -> D:
-    """The arrays of a manifest (None: the current one) as `kind`, memory-mapped. Moved columns are assembled when first read; if `moved`, they
-    stay unassembled, as texts and fields of type `Block` always do.
+    """The arrays of a manifest (None: the current one) as `kind`, memory-mapped. Moved columns are assembled when first read (the rows of
+    vectors immediately); if `moved`, they stay unassembled, as texts and fields of type `Block` always do.
 
     UserError if a file is missing or has the wrong size. `check_arrays` checks the bytes.
     """
@@ -121,7 +121,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
 
 
 def _assemble_when_read(kind: type[D], values: Mapping[str, Any], hints: Mapping[str, Any]) -> D:
-    """The columns as a `kind` that assembles moved ones when they are first read, except types in MAY_BE_MOVED."""
+    """The columns as a `kind` that assembles moved ones when they are first read, except fields of the types in MAY_BE_MOVED."""
     to_assemble = [name for name in values if hints[name] not in MAY_BE_MOVED]
     moved = {name: values[name] for name in to_assemble if isinstance(values[name], MovedColumn)}
     data = object.__new__(kind)

@@ -143,7 +143,7 @@ class IndexData(
 
     @classmethod
     def of(cls, *groups: Columns) -> "IndexData":
-        """The columns of all groups."""
+        """The index with the columns of all groups."""
         return cls(**{name: column for group in groups for name, column in vars(group).items()})
 
 

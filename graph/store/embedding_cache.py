@@ -85,7 +85,7 @@ class PendingVectors:
         return vectors_ND
 
     def drop(self) -> None:
-        """Delete all batches, once the arrays have been saved."""
+        """Delete all batches; called once a saved generation contains their vectors."""
         shutil.rmtree(self._folder, ignore_errors=True)
         self._files, self._ids, self._sorted = [], [], None
 
@@ -137,7 +137,7 @@ class EmbeddingCache:
         self._workers = workers
 
     def encode(self, kind: VectorKind, ids: Texts, texts: Texts, merge: RowMap | None = None) -> Vectors:
-        """Unit vectors [N, D] of ids and texts; only unknown ids are encoded, and only those that `merge` (if given) inserts are looked up."""
+        """Unit vectors [N, D] of ids and texts. Only texts without a stored vector are encoded; with `merge`, only the ids that it inserts are looked up."""
         last = None if self._last is None else getattr(self._last, VECTOR_FIELDS[kind][1])
         new = np.arange(len(ids)) if merge is None else merge.inserted_K
         last_K = self._find(kind, ids_at(ids, new))

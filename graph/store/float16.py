@@ -1,4 +1,4 @@
-"""Vectors stored as float32 or float16; computations on them return float32. Legend: R rows, D dimensions, Q columns of a product."""
+"""Vectors stored as float32 or float16; computations on them return float32. Legend: R rows, X requested rows, D dimensions, Q columns of a product."""
 
 import mmap
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from graph.types import Floats, Ints
 
 StoredVectors = NDArray[np.float32] | NDArray[np.float16]
 PRODUCT_ROWS = 1_024
-"""The number of float16 vectors multiplied at a time: as float32 they fit the processor's cache."""
+"""The number of float16 vectors multiplied at a time: converted to float32, they fit into the processor's cache."""
 
 
 def as_float32(stored: StoredVectors) -> Floats:
-    """The stored numbers, all finite, as float32; float16 is converted by shifting its bits, three times as fast as numpy's cast.
+    """The stored numbers, which must be finite, as float32; float16 is converted by shifting its bits, three times as fast as numpy's cast.
 
     >>> as_float32(np.array([1.5, -0.1, 6e-8, 0], np.float16)).tolist()
     [1.5, -0.0999755859375, 5.960464477539063e-08, 0.0]
@@ -53,7 +53,7 @@ def release_memory(mapped: Any) -> None:
 
 
 def product(stored_RD: StoredVectors, right: Floats) -> Floats:
-    """The products float32[R] or [R, Q] with a vector or a matrix [D, Q], without a float32 copy of all vectors."""
+    """The products, float32[R] or [R, Q], with a vector [D] or a matrix [D, Q], without a float32 copy of all vectors."""
     if stored_RD.dtype == np.float32:
         return np.asarray(stored_RD @ right)
     result = np.empty((len(stored_RD), *right.shape[1:]), np.float32)

@@ -84,7 +84,7 @@ class IndexSettings(Settings):
         if chosen == extractor and not value:
             raise ValueError(f"extractor = {extractor} needs a value here")
         if chosen != extractor and value:
-            raise ValueError(f"only extractor = {extractor} uses it, but extractor is {chosen}")
+            raise ValueError(f"only extractor = {extractor} uses this setting, but extractor is {chosen}")
         return value
 
 

@@ -27,12 +27,17 @@ class IndexBusy(UserError):
     """Another writer holds the lock, and the caller gave up waiting."""
 
     def __init__(self, folder: Path, writer: str) -> None:
-        super().__init__(f"{folder}: being written by process {writer}", "one writer at a time", "wait for it to end")
+        super().__init__(
+            f"{folder}: being written by process {writer}", "one writer at a time", "wait until that process is done"
+        )
 
 
 @contextmanager
 def writer_lock(folder: Path, give_up: GiveUp | None = None) -> Iterator[None]:
-    """Hold the writer lock, after all earlier writers. IndexBusy once `give_up` (polled) returns True; without it, a printed line names the other writer."""
+    """Hold the writer lock, after all earlier writers. IndexBusy once `give_up` (polled) returns True.
+
+    Without `give_up`, a message names the writer that is waited for.
+    """
     with _ticket(folder) as number:
         wait_for_turn(folder, partial(_writer_before, folder, number), give_up, POLL_S)
         yield

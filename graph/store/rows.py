@@ -67,7 +67,7 @@ class Connection(Protocol):
 
 
 class Store(ABC):
-    """A connection to the rows of one index, for the writer or read-only. Statements use the SQL that SQLite and PostgreSQL have in common."""
+    """A connection to the rows of one index, opened for writing or read-only. Statements use the SQL that SQLite and PostgreSQL have in common."""
 
     _connection: Connection
 
@@ -126,7 +126,7 @@ class Store(ABC):
         return number
 
     def changed_since(self, generation: int) -> list[str] | None:
-        """The sources of all documents stored, read or deleted since the arrays of that generation were derived, sorted; None if unknown."""
+        """The sources of all documents added, replaced, extracted from or deleted since the arrays of that generation were derived, sorted; None if unknown."""
         if self.get_meta("derived") != str(generation):
             return None
         return [str(source) for (source,) in self._connection.execute("SELECT source FROM changed ORDER BY source")]
@@ -137,7 +137,7 @@ class Store(ABC):
         self.set_meta("derived", str(generation))
 
     def _insert(self, table: str, *values: object) -> None:
-        """Insert a row of a table, unless the table has it."""
+        """Insert a row into a table, unless the table already contains it."""
         marks = ", ".join("?" * len(values))
         self._connection.execute(f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT DO NOTHING", values)
 
@@ -181,7 +181,7 @@ class Store(ABC):
         return Document(source, title, text, json.loads(metadata))
 
     def passage_ids(self, source: str) -> set[str]:
-        """Ids of the passages of a document that have been read or quarantined."""
+        """The ids of a document's passages that have been read or quarantined."""
         rows = self._connection.execute("SELECT id FROM passages WHERE source = ?", (source,))
         return {str(identity) for (identity,) in rows}
 

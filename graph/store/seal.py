@@ -60,11 +60,11 @@ class BlockSums:
         return cls(int(head.split()[-3]), tuple(blocks))
 
 
-def _block_sum(file: Path, block: int, most: int) -> str:
-    """The XXH3 of the first `most` bytes of a block."""
+def _block_sum(file: Path, block: int, max_bytes: int) -> str:
+    """The XXH3 of a block, or of its first `max_bytes` bytes."""
     with file.open("rb") as opened:
         opened.seek(block * BLOCK_BYTES)
-        return xxhash.xxh3_128_hexdigest(opened.read(min(most, BLOCK_BYTES)))
+        return xxhash.xxh3_128_hexdigest(opened.read(min(max_bytes, BLOCK_BYTES)))
 
 
 SEAL = SQLITE_FILE + ".seal"
@@ -96,7 +96,7 @@ class Sealing:
 
 @contextmanager
 def renew_seal(folder: Path) -> Iterator[Sealing]:
-    """Remove the seal while the block writes to an index, and seal the index again at the end. After an error, restore the old seal if nothing was
+    """Remove the seal while the `with` block writes to an index, and seal the index again at the end. After an error, restore the old seal if nothing was
     written or damage was found.
 
     UserError when a block of index.sqlite that is about to be written has changed since the last run, because a new seal would hide the damage.

@@ -17,10 +17,10 @@ from graph.types import Ints
 
 
 def save_vectors(folder: Path, field: str, vectors: Vectors, merge_factor: int, compact: bool = False) -> Vectors:
-    """The same vectors, all of them in files: those in memory are written to a new segment, in order.
+    """The same vectors, all of them in files: those in memory are written to a new segment, in row order.
 
     The new segment, if there is one, also gets the vectors of `segments_to_merge` and of fresh segments; if `compact`, all vectors go into one
-    segment, in order. UserError when a segment to be rewritten is damaged.
+    segment, in row order. UserError when a segment to be rewritten is damaged.
     """
     rows_S = [len(segment.ids_R) for segment in vectors.segments]
     live_S = vectors.live_S.tolist()

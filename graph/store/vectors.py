@@ -26,7 +26,7 @@ from graph.types import Floats, IdBytes, Ints
 
 SEGMENT_FOLDER, SEGMENT_ENDING = "vectors", ".segment"
 WRITTEN_ROWS = 8_192
-"""Vectors in memory at a time while a segment is written."""
+"""The number of vectors in memory at a time while a segment is written."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,10 @@ class Vectors:
             release_memory(segment.vectors_RD)
 
     def candidates(self, query_QD: Floats, count: int) -> list[Ints] | None:
-        """For each unit vector, ascending rows that include the `count` nearest, except those that ANN indexes miss; None if no segment has an ANN index."""
+        """For each query (a unit vector), rows in ascending order that include its `count` nearest, apart from any that an ANN index misses.
+
+        None if no segment has an ANN index.
+        """
         if all(segment.ann is None for segment in self.segments):
             return None
         candidates_Q: list[list[Ints]] = [[] for _ in query_QD]
@@ -247,9 +250,9 @@ COSINE_DIGITS = 5
 
 
 def cosine_quantiles(vectors_ND: Matrix) -> Floats:
-    """Quantiles of the cosines of distinct rows at QUANTILE_LEVELS_Z, over SAMPLED_PAIRS pairs from a fixed seed: float32[Z]; zeros for fewer than two rows.
+    """Quantiles, at QUANTILE_LEVELS_Z, of the cosines of SAMPLED_PAIRS pairs of distinct rows, sampled with a fixed seed: float32[Z].
 
-    The same rows in the same order give the same bytes, whatever their segments.
+    Zeros for fewer than two rows. The same rows in the same order give the same bytes, whatever their segments.
     """
     count = len(vectors_ND)
     if count < 2:

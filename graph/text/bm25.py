@@ -83,7 +83,7 @@ def idf(texts_W: Ints, texts: int) -> Floats:
 
 
 def bm25(count_X: Floats, idf_X: Floats, norm_X: NDArray[np.float64]) -> Floats:
-    """A term's contribution to a text's score: idf · f/(f + norm), with idf and norm from `term_weights`; 0 where it does not occur.
+    """A term's contribution to a text's score: idf · f/(f + norm), with idf and norm from `term_weights`; 0 if the text does not contain the term.
 
     >>> bm25(np.array([0.0, 2.0]), np.array([0.5, 0.5]), np.array([1.5, 3.0])).tolist()
     [0.0, 0.20000000298023224]

@@ -105,7 +105,7 @@ def copies_example(reply: str, texts: str) -> bool:
 
 
 def parse_reply(kind: type[R], text: str, dropped: list[object]) -> R:
-    """A reply as `kind`; items of lists that are of the wrong type go to `dropped`. BadReply when the rest is not usable."""
+    """A reply as `kind`; list items of the wrong type go to `dropped`. BadReply when the rest is not usable."""
     try:
         return kind.model_validate(parse_object(text), context=dropped)
     except ValidationError as problems:
@@ -146,7 +146,7 @@ def parse_object(text: str) -> dict[str, Any]:
 
 
 def as_one_line(text: str, passage: str = "") -> str:
-    """A model's text as one line: control characters and line ends become spaces; <| and |> are restored if `passage` contains them.
+    """A model's text as one line: control characters, surrogates and white space become single spaces; <| and |> are restored if `passage` contains them.
 
     >>> as_one_line("It ends with\\n< |endoftext| >.", "It ends with <|endoftext|>.")
     'It ends with <|endoftext|>.'

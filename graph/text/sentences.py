@@ -10,6 +10,7 @@ from sentencex import get_sentence_boundaries
 LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
 _RULE = re.compile(r"^[\s|:+=-]+$")
+"""The rule below the header of a table, such as |---|---|."""
 _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 """Marks that end a sentence whatever follows; sentencex does not split at them before a digit."""
 _SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
@@ -81,7 +82,7 @@ _BAR, _CLOSING_BAR = re.compile(r"(?<!\\)\|"), re.compile(r"(?<!\\)\|$")
 
 
 def _is_header(row: str, following: str, header: Cells) -> bool:
-    """Whether a row is a header: one with a rule below it, or the first of a table."""
+    """Whether a row is a header: one with a rule below it, or the first row of a table."""
     return not _RULE.match(row) and (not header or (is_row(following) and _RULE.match(following) is not None))
 
 
@@ -122,7 +123,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
 
 
 def spell_out_rows(text: str, header: Cells = ()) -> str:
-    """The text with each table row as a sentence of "header: value" pairs, and without headers and rules. `header` as in `split_units`.
+    """The text with each table row as a sentence of "header: value" pairs, and without the header and the rule below it. `header` as in `split_units`.
 
     >>> spell_out_rows("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |\\n| Mill | 4 |\\n\\nEnd.")
     'Fares.\\n\\nStop: Quay; Fare: 3.\\nStop: Mill; Fare: 4.\\n\\nEnd.'
@@ -137,7 +138,7 @@ def spell_out_rows(text: str, header: Cells = ()) -> str:
 
 
 def spell_out_row(row: str, text: str, header: Cells = ()) -> str:
-    """`row`, a line of `text`, as `spell_out_rows` writes it but without a full stop; unchanged if it is not a table row.
+    """`row`, a line of `text`, as `spell_out_rows` writes it but without a full stop; unchanged if it is a header, a rule or no table row.
 
     >>> spell_out_row("| Quay | 3 |", "| Stop | Fare |\\n| Quay | 3 |"), spell_out_row("End.", "End.")
     ('Stop: Quay; Fare: 3', 'End.')
@@ -156,7 +157,7 @@ def is_complete(text: str) -> bool:
 
 
 def is_row(line: str) -> bool:
-    """Whether a line is a row of a table.
+    """Whether a line is a row of a table: it starts with a bar and has at least two.
 
     >>> is_row("| a | b |"), is_row("a | b")
     (True, False)

@@ -57,8 +57,8 @@ class Cluster:
             _check_reachable(address)
             self.ray = load_ray()
             if not _is_ray(address):
-                found = f"--ray-address {address}: the service there is not Ray"
-                raise UserError(found, "the port that `ray start --head` printed", "")
+                found = f"--ray-address {address}: no Ray cluster answers there"
+                raise UserError(found, "the port that `ray start --head` printed", "correct the address")
             self._init(address=address)
 
     def close(self) -> None:
@@ -269,7 +269,9 @@ def fetch_result(cluster: Cluster, reference: Any) -> Any:
         if isinstance(error.cause, UserError):
             raise error.cause from None
         if isinstance(error.cause, ImportError):
-            raise UserError(f"a worker: {error.cause}", "the same modegraph on every machine", "install it") from None
+            raise UserError(
+                f"a worker: {error.cause}", "the same modegraph on every machine", "install it there"
+            ) from None
         raise
     except errors.RayError as error:
         remedy = "check the memory and the logs of the machines of the cluster"

@@ -1,6 +1,6 @@
-"""The actor of a Ray cluster: functions cached by hash from batch to batch, with the models that they opened.
+"""The actor of a Ray cluster, which caches functions by their hash, with the models that they opened, from one batch to the next.
 
-Ray pickles this file's class by value, so it imports none of modegraph's modules before its search path is set.
+Ray pickles this file's class by value, so the class imports modegraph's modules only after it has set the process's search path.
 """
 
 import pickle

@@ -1,1 +1,1 @@
-"""Retrievers for other frameworks, which search a modegraph index. Each requires only the package named in the first line of its file."""
+"""Retrievers that search a modegraph index from other frameworks. Each requires only the package named in the first line of its file."""

@@ -1,4 +1,4 @@
-"""Shared by all adapters: opening an index, and the metadata of a passage."""
+"""Shared by the retrievers for other frameworks: opening an index, and the metadata of a passage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from modegraph.indexes import Index
 
 
 def open_if_path(index: Index | str | Path) -> Index:
-    """The given index, or the index in the given folder; UserError when the folder holds none."""
+    """The given index, or the index in the given folder; UserError when the folder has none."""
     return index if isinstance(index, Index) else Index(index)
 
 

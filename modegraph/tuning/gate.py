@@ -1,4 +1,4 @@
-"""The gate: recommends the tuned model only if it answers the same questions better than the untuned one, by more than chance, and loses little elsewhere."""
+"""Recommends the tuned model only if it answers the same questions better than the untuned one, by more than chance, and hardly worse elsewhere."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from eval.reading import ReadingAnswer, constant_answers
 from eval.statistics import Interval, bootstrap_difference
 
 MAX_ADDED_REFUSALS, MAX_LOSS = 0.02, 0.01
-"""The largest increase that the gate allows in the share of refusals, and the largest loss in each of three F1 scores: over passages with the
-answer, without the question's words, and on the general set."""
+"""The largest increase that the gate allows in the share of refusals, and the largest loss in each of three F1 scores: with the answer in the
+passages, without the question's words, and on the general set."""
 ROUNDING_TOLERANCE = 1e-9
 
 
@@ -31,7 +31,7 @@ class AnswerPair:
         return self._difference(lambda answer: answer.f1_beyond_question, seed)
 
     def difference_from_constant(self, seed: int) -> Interval:
-        """Mean F1 of the tuned model minus that of the best constant answer: the same one for every question."""
+        """Mean F1 of the tuned model minus that of the answer that is right most often, given to every question."""
         return AnswerPair(constant_answers([answer.task for answer in self.tuned]), self.tuned).f1_difference(seed)
 
     def increase_in_refusals(self) -> float:
@@ -73,7 +73,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Gate:
-    """The conditions, and the difference in F1 over passages with the answer; the tuned model is recommended if all conditions are met."""
+    """The conditions, and the difference in F1 where the passages contain the answer; the tuned model is recommended if all conditions are met."""
 
     difference: Interval
     checks: tuple[Check, ...]
@@ -90,7 +90,7 @@ class Gate:
 
 
 def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPair | None, seed: int) -> Gate:
-    """Apply the conditions: four, two more if there are questions whose passages lack the answer (`unanswered`), one more for a general set.
+    """Apply the conditions: four, two more if there are questions whose passages lack the answer (`unanswered`), one more if there is a general set.
 
     F1 must improve over all test questions taken together; where the passages lack the answer, a refusal scores 1.
     """

@@ -1,6 +1,6 @@
 """The plan of a tuning run: the longest time that each step may take, estimated from a few training steps and one answer on text of the documents.
 
-Nothing is written."""
+Only temporary files are written."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
 
 
 def questions_within(seconds: float, answer_s: float, min_test_questions: int, has_general: bool) -> tuple[int, int]:
-    """How many test questions and general ones both models can answer in `seconds`.
+    """How many test questions and general questions each of the two models can answer if both together may take `seconds`.
 
     At least `min_test_questions` and at most MAX_TEST test questions; general ones are up to a third of the answers, and at most MAX_GENERAL.
 
@@ -119,7 +119,7 @@ def questions_within(seconds: float, answer_s: float, min_test_questions: int, h
 
 
 def teacher_seconds(settings: TuneSettings) -> float:
-    """How long the teacher may write questions; 0 without one."""
+    """The seconds that the teacher may spend on writing questions; 0 without a teacher."""
     return TEACHER_SHARE * settings.hours * SECONDS_PER_HOUR if settings.teacher else 0.0
 
 
@@ -157,7 +157,7 @@ def trial_tasks(documents: Sequence[Document], context_words: int) -> list[Readi
 
 
 def trial_row(task: ReadingTask) -> ReadingRow:
-    """A training row with the passages of a task; its answer is the first words of a passage."""
+    """A training row with the passages of a task; its answer is the first words of the first passage."""
     answer = " ".join(task.excerpts[0].text.split()[:8])
     return ReadingRow(
         id=task.question.id,

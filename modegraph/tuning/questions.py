@@ -88,7 +88,7 @@ def split_questions(
 def check_distinct(count: int, what: str) -> None:
     """UserError for fewer than two documents: they cannot be divided."""
     if count < 2:
-        remedy = "add documents, or save the sections of this one as separate files"
+        remedy = "add documents, or save the sections of a document as separate files"
         raise UserError(f"{what}: {count}", "two or more: some to learn from, the others to test on", remedy)
 
 
@@ -131,8 +131,8 @@ def teacher_rows(
 def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
     """The user's questions, each with its gold documents: those named in its row and in its evidence.
 
-    A question with an answer that names none gets the document that `find_sources` finds. A Dropped stands for a question whose answer is not
-    found, and for one that has no answer, unless its kind is `unanswerable`.
+    An answerable question whose row names no document gets the one that `find_sources` finds. A Dropped stands for a question whose answer is
+    not found, and for one that has no answer, unless its kind is `unanswerable`.
     """
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
@@ -156,7 +156,7 @@ def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
 
 
 def find_sources(index: Index, questions: Sequence[Question]) -> list[str]:
-    """For each question, the document of the first retrieved passage that contains the answer or, failing that, states it in other words; "" if none does."""
+    """For each question, the document of the retrieved passage that `passage_with_answer` chooses; "" if it finds none."""
     settings = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     evidences = retrieve_many(index, [question.text for question in questions], settings)
     found = (
@@ -177,7 +177,10 @@ def with_splits(rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> Ite
 
 
 def usable_questions(index: Index, rows: Iterable[Row | Dropped], splits: Mapping[str, str]) -> SplitQuestions:
-    """The questions whose passages are known, without test questions about facts that are also in the training part."""
+    """The distinct questions whose passages are known or that are unanswerable, without test questions about facts that are also in the training part.
+
+    The others are counted in `left_out`.
+    """
     left_out: Counter[str] = Counter()
     by_id: dict[str, Row] = {}
     for row in rows:
@@ -202,7 +205,8 @@ def usable_questions(index: Index, rows: Iterable[Row | Dropped], splits: Mappin
 
 
 def shared_facts(source: ReadingSet, splits: Mapping[str, str]) -> set[str]:
-    """The test questions whose evidence (or else passage) occurs word for word in a training document, or that are also training questions.
+    """The ids of the test questions with a piece of evidence (or, without evidence, a gold passage) that occurs word for word in a training document,
+    and of those that are also training questions with the same answer.
 
     The same question with another answer does not count: the documents may be copies of one form, filled in differently.
     """

@@ -94,7 +94,7 @@ def plan_run(documents: Documents, settings: TuneSettings) -> TunePlan:
 
 
 def with_trainable_model(settings: TuneSettings) -> TuneSettings:
-    """The settings, with the model by the name that training accepts; UserError for one that cannot be trained, and for an encoder that is not available."""
+    """The settings, with the model under the name that training accepts; UserError for one that cannot be trained, and for an encoder that is not available."""
     encoder_folder(settings.encoder)
     return settings.model_copy(update={"model": model_to_train(settings.model)})
 

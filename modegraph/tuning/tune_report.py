@@ -77,7 +77,7 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
 
 
 def verdict_table(gate: Gate, held_out: AnswerPair, seed: int) -> Table:
-    """The conditions of the gate, and the difference in F1 that does not come from refusing more or less."""
+    """The conditions of the gate, and the difference in F1 on the answerable questions that neither model refuses, if there are any."""
     rows = [(check.what, check.found, check.limit, "yes" if check.passed else "no") for check in gate.checks]
     both = held_out.answered_by_both()
     if both.tuned:
@@ -117,7 +117,7 @@ def data_table(tuning: Tuning) -> Table:
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
     note = "No document is in both parts, and no evidence of a test question is in the training part."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
-    return Table("Data", ("what", "to learn from", "to test on"), tuple(rows), note)
+    return Table("Data", ("what", "training part", "test part"), tuple(rows), note)
 
 
 def cost_table(tuning: Tuning) -> Table:

@@ -64,7 +64,8 @@ def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Q
 
 
 def with_context(history: Sequence[Exchange], question: str) -> str:
-    """A question made to stand alone by rule: if it depends on the conversation, the previous question and its answer precede it.
+    """A question made to stand alone by rule: if it depends on the conversation, or may depend on it and is short, the previous question and its answer
+    precede it.
 
     If the previous question in turn depends on earlier ones, the entities of their exchanges follow in brackets.
 
@@ -97,7 +98,7 @@ def _exchange_text(exchange: Exchange) -> str:
 
 
 def _rewrite(history: Sequence[Exchange], question: str, model: LanguageModel) -> str:
-    """The question as `model` rewrites it to stand alone; "" if its reply cannot be used."""
+    """The question as `model` rewrites it to stand alone; "" if not even the last exchange fits its window, or if its reply cannot be used."""
     system, window = read_prompt("serve/rewrite.txt"), model.window()
 
     def user_message(last: int) -> str:

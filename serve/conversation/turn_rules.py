@@ -3,7 +3,8 @@
 `intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). A turn is a question
 unless it consists only of words from closed lists, or has no words ("👍"). `dependence` is whether a question depends on earlier turns: it
 does if it is a fragment ("And the second one?"), if it has a pronoun without an antecedent ("Who bred it?"), or if it has few content
-words and no name. These rules are for English; in other languages only the length counts. When in doubt, a turn is a question that stands alone."""
+words and no name. Except for some words of thanks, the lists are English; whether a question in another language may depend on earlier turns is
+decided by its length (`is_short`). When in doubt, a turn is a question that stands alone."""
 
 from __future__ import annotations
 

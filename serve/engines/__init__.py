@@ -1,7 +1,7 @@
 """Engines by model SPEC. A SPEC names a kind of engine and the model to open; the command line passes it on unchanged.
 
-`ModelOnWorkers` is one model with a copy on each worker. The ledger stays with the caller (serve/ledger.py), so a call is repeated if its
-worker is lost, and a stored call is never repeated."""
+`ModelOnWorkers` is one model with a copy on each worker. The ledger is written by the caller's process (serve/ledger.py): a call
+whose worker is lost is repeated, a stored call never."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -118,7 +118,7 @@ def open_engine(spec: str) -> Engine:
 
 
 def kind_of(spec: str) -> tuple[str, str]:
-    """The kind of engine that a SPEC names, and the model for that engine to open; UserError for a SPEC of none of the FORMS."""
+    """The kind of engine that a SPEC names, and the model for that engine to open; UserError for a SPEC that has none of the FORMS."""
     if spec in ADAPTERS and ADAPTERS[spec].answers and not Path(spec).is_dir():
         return "openvino" if fastest_kind() == "openvino" else "hf", spec
     if spec in MODELS and not Path(spec).is_dir():

@@ -14,7 +14,7 @@ from graph.types import LanguageModel
 from serve.http.errors import ApiError, no_model
 
 TOO_LONG = "prompt_too_long"
-"""The code of an ApiError for a prompt longer than the engine's window; a shorter one may fit."""
+"""The code of an ApiError for a prompt longer than the engine's context window; a shorter prompt may fit."""
 Body = Mapping[str, Any]
 """A chat completion, a chunk of one or a request for one, in OpenAI's form: JSON that is passed on unchanged."""
 
@@ -28,7 +28,7 @@ _NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}
 
 
 def not_found_completion(body: Body) -> dict[str, Any]:
-    """The completion for a request without evidence, in OpenAI's form: the same text for each choice."""
+    """The completion for a request for which no evidence was found, in OpenAI's form: the same text for each choice."""
     message = {"role": "assistant", "content": NOT_FOUND}
     choices = [{"index": index, "message": message, "finish_reason": "stop"} for index in range(body.get("n", 1))]
     return {**head_of(body, "chat.completion"), "choices": choices, "usage": _NO_USAGE}
@@ -50,7 +50,7 @@ T = TypeVar("T")
 async def call_until_it_fits(prompts: Iterable[P], call: Callable[[P], Awaitable[T]]) -> tuple[P, T]:
     """The first of `prompts`, each shorter than the one before, that the engine does not find too long, and the engine's reply to that prompt.
 
-    ApiError, the engine's refusal, if it finds all of them too long or refuses for another reason.
+    ApiError with the engine's refusal if all prompts are too long, or if the engine refuses one for another reason.
     """
     refusal: ApiError | None = None
     for prompt in prompts:
@@ -70,7 +70,7 @@ class ChatBackend:
     """
 
     models: tuple[str, ...] = ()
-    """The model names that clients request; the first is the base model."""
+    """The model names that clients may request; the first is the base model."""
 
     async def start(self) -> None:
         """Start the engine, if it is not running already."""
@@ -93,7 +93,7 @@ class ChatBackend:
         raise no_model()
 
     async def respond(self, body: Body) -> Response:
-        """Pass on a request of OpenAI's Responses protocol; ApiError 404 if the engine does not support it."""
+        """Pass on a request of OpenAI's Responses protocol; ApiError 404 if the engine does not support this protocol."""
         raise no_model()
 
     def language_model(self, model: str) -> LanguageModel:

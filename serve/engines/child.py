@@ -1,6 +1,6 @@
 """A model server (vLLM or llama.cpp) as a child process: supervised for `modegraph serve`, or started and awaited by one command.
 
-The child runs under a guard (process_group_guard.py) in its own process group, so that no part of it outlives this process.
+The child runs under a guard (process_group_guard.py) in its own process group, so that none of its processes outlives this one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class SupervisedServer:
         return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
-        """Start the server and return at once; `ready` is set when it answers."""
+        """Start the server and return immediately; `ready` is set when it answers."""
         LOG.info("starting %s for %s; its log: %s", self.spec.engine, self.spec.name, self.log)
         self._supervisor = asyncio.create_task(self._keep_running())
 
@@ -169,7 +169,7 @@ class SupervisedServer:
 class CommandServer:
     """A server that runs for one command: until `close`, or until this process ends for any reason (process_group_guard.py).
 
-    It starts at once; `wait` returns when it answers, so that the command can load other things in the meantime.
+    It starts when the object is created; `wait` returns when it answers, so that the command can load other things in the meantime.
     """
 
     def __init__(self, spec: ServerSpec) -> None:

@@ -42,7 +42,7 @@ class ChildBackend(OpenAIBackend):
         await self.child.stop()
 
     async def check(self) -> None:
-        """As in OpenAIBackend, but ApiError 503, without a request to the child, while the child is not ready."""
+        """Check as OpenAIBackend does; while the child is not ready, raise ApiError 503 without sending it a request."""
         if not self.child.ready.is_set():
             message = "the model is loading; /v1/retrieve already works"
             raise ApiError(503, "model_starting", message, headers={"Retry-After": "10"})

@@ -72,8 +72,8 @@ class EngineFields(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_depth_and_drop_nulls(cls, value: Any) -> Any:
-        if is_deep(value):
-            raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
+        if is_too_deep(value):
+            raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels; use fewer")
         return {name: item for name, item in value.items() if item is not None} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
@@ -93,15 +93,15 @@ class EngineFields(BaseModel):
             raise ValueError(f"chat_template_kwargs.{name}: only the engine sets it; leave it out")
         return self
 
-    def set_fields(self) -> dict[str, Any]:
+    def request_fields(self) -> dict[str, Any]:
         """The fields that the request sets, by name."""
         return self.model_dump(exclude_unset=True)
 
 
-def is_deep(value: Any) -> bool:
+def is_too_deep(value: Any) -> bool:
     """Whether a JSON value nests deeper than MAX_DEPTH.
 
-    >>> is_deep([[]]), is_deep(json.loads("[" * 65 + "]" * 65))
+    >>> is_too_deep([[]]), is_too_deep(json.loads("[" * 65 + "]" * 65))
     (False, True)
     """
     level: list[Any] = [value]
@@ -134,6 +134,6 @@ def _parse_schema(text: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise ValueError(f"a schema that nests deeper than {MAX_DEPTH} levels") from None
+        raise ValueError(f"a schema nests deeper than {MAX_DEPTH} levels; use fewer") from None
     except ValueError:
         return None

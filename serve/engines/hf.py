@@ -151,7 +151,7 @@ GPU_BATCH = 128
 
 
 class HfModel(LocalModel):
-    """A LanguageModel that wraps a transformers model and its tokenizer; its window is unbounded if its config does not limit it."""
+    """A LanguageModel that wraps a transformers model and its tokenizer; the context window is unbounded if the model's config states no limit."""
 
     kind, gives_logps = "hf", True
 
@@ -202,7 +202,7 @@ class HfModel(LocalModel):
         return can_decode_side_by_side(self._model)
 
     def token_logps(self, request: CompletionRequest, ids: Sequence[int], top: int) -> list[TokenLogps]:
-        """As in LocalModel, by one forward pass over prompt and completion. Legend: N positions, K likeliest tokens."""
+        """As in LocalModel, computed in one forward pass over prompt and completion. Legend: N positions, K likeliest tokens."""
         prompt = self.prompt_ids(request.messages)
         row_1T = torch.tensor([[*prompt, *ids]], device=self._model.device)
         with self._lock, torch.inference_mode():

@@ -100,7 +100,7 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
     else:
         file = gguf_file(Path(target).expanduser(), f"gguf:{target}", f", or one of {', '.join(MODELS)}")
         name = file.stem if file == Path(target).expanduser() else Path(target).resolve().name
-    adapter_files = {adapter: gguf_file(path, f"--adapter {adapter}") for adapter, path in adapters.items()}
+    adapter_files = {adapter: gguf_file(path, f"--adapter {adapter}={path}") for adapter, path in adapters.items()}
     base = _base_of(file)
     if base is not None:
         adapter_files = {name: file, **adapter_files}
@@ -196,7 +196,7 @@ _OPEN: weakref.WeakValueDictionary[tuple[Path, ...], ServedLlamaModel] = weakref
 
 
 def open_llama(target: str) -> ServedLlamaModel:
-    """A model with its own server, reusing a running one; UserError for a target that does not exist."""
+    """A model with its own server, or the open model that has the same files; UserError as in `read_llama`."""
     spec = read_llama(target, {})
     files = (spec.file, *spec.adapters.values())
     model = _OPEN.get(files)

@@ -12,7 +12,7 @@ import xllamacpp
 
 KEY = "MODEGRAPH_LLAMA_KEY"
 HTTP_THREADS = 64
-"""A thread is occupied while its connection is open, even if idle (for five seconds); with llama.cpp's default of six, a seventh connection has to wait."""
+"""Each open connection occupies a thread, even while idle (up to five seconds); with llama.cpp's default of six threads, a seventh connection has to wait."""
 
 
 def main() -> None:

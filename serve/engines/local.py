@@ -49,7 +49,7 @@ class TokenLogps:
 
 @dataclass(frozen=True)
 class PreparedPrompt:
-    """A request ready to run: its index in the caller's list, its token ids, and the number of tokens it may generate."""
+    """A request ready to run: its index in the caller's list, its token ids, and the number of tokens that may be generated for it."""
 
     index: int
     ids: list[int]
@@ -81,10 +81,10 @@ class LocalModel(ABC):
     def run(
         self, batch: Sequence[PreparedPrompt], watcher: Watcher | None = None, sampling: Sampling = DEFAULT_SAMPLING
     ) -> list[Completion]:
-        """The replies to a batch of prompts with the same `max_new_tokens`; `watcher` gets the tokens of the first prompt."""
+        """The replies to a batch of prompts with the same `max_new_tokens`; `watcher` gets the tokens generated for the first prompt."""
 
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """Completions in the order of the requests; UserError when a prompt fills the context window."""
+        """Completions in the order of the requests; UserError when a prompt fills the context window or the chat template refuses it."""
         completions: dict[int, Completion] = {}
         with self._lock:
             prompts = [self._prepare(index, request) for index, request in enumerate(requests)]
@@ -134,7 +134,7 @@ class LocalModel(ABC):
         """
         for token in sampling.logit_bias:
             if not 0 <= token < self.vocabulary:
-                expected = f"tokens below {self.vocabulary:,}"
+                expected = f"token ids from 0 to {self.vocabulary - 1:,}"
                 raise UserError(f"logit_bias of token {token}", expected, "use ids of the model's own tokens")
         with self._lock:
             return self.run([self._prepare(0, request)], watcher, sampling)[0]

@@ -20,7 +20,7 @@ SUPPORTED = frozenset(
     {"model", "messages", "max_tokens", "max_completion_tokens", "seed", "temperature", "n", "stop", *SAMPLING_FIELDS}
 )
 LOGPROBS = frozenset({"logprobs", "top_logprobs", "return_tokens_as_token_ids"})
-"""Fields supported only by models that return log-probabilities, in requests without a stop string and without a stream."""
+"""Fields supported only for models that return log-probabilities, in requests that are not streamed and have no stop string."""
 WITHOUT_EFFECT = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
 """Fields that are accepted and ignored, since they have no effect on the text."""
 NEUTRAL_VALUES: Mapping[str, Any] = {
@@ -57,7 +57,7 @@ class GenerationRequest:
 
 
 class LocalBackend(ChatBackend):
-    """`models` maps the model names that clients request to models in memory, which escape special tokens themselves."""
+    """`models` maps each name that a client can request to a model in memory; these models escape special tokens themselves."""
 
     def __init__(self, models: Mapping[str, LocalModel]) -> None:
         self.models = tuple(models)
@@ -162,9 +162,11 @@ async def _generate(
 
 
 def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = False) -> GenerationRequest:
-    """The body of a chat completion request as calls of the model; ApiError 400 for fields that this engine does not support.
+    """The body of a chat completion request as calls to the model.
 
-    Unsupported fields include an answer schema unless the engine `takes_schema`, and log-probabilities unless it `gives_logps`.
+    ApiError 400 for tool calls, for a `logit_bias` whose keys are not token ids, and for an unsupported field with a value that would have
+    an effect. Unsupported are, among others, an answer schema unless the engine `takes_schema`, and log-probabilities unless it
+    `gives_logps` and the request has no stop string.
     """
     schema = _schema_of(body) if takes_schema else None
     supported = SUPPORTED | WITHOUT_EFFECT | ({"response_format"} if schema is not None else set())
@@ -209,7 +211,12 @@ def _biases(sampling: Mapping[str, Any]) -> dict[str, Any]:
 
 def _not_supported(what: str) -> ApiError:
     name = what.partition(":")[0]
-    return ApiError(400, "not_supported", f"{what}: the model on this server does not support it; leave it out", name)
+    return ApiError(
+        400,
+        "not_supported",
+        f"{what}: the model on this server does not support it in this request; leave it out",
+        name,
+    )
 
 
 def cut_at_stop(text: str, stops: Sequence[str]) -> str:

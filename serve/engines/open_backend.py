@@ -45,14 +45,21 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
 
 
 def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
-    """Paths by name, from NAME=FOLDER (with gguf: also NAME=FILE) or FOLDER, named after the folder; UserError for a missing path or a repeated name."""
+    """Paths by name, from NAME=FOLDER (with gguf: also NAME=FILE) or FOLDER, named after the folder.
+
+    UserError for a missing path, or an empty or repeated name.
+    """
     paths: dict[str, Path] = {}
     for text in adapters:
         before, sign, after = text.partition("=")
         path = Path(after if sign else text).expanduser()
         name = before if sign else path.resolve().name
         if not path.exists() or not name:
-            raise UserError(f"--adapter {text}: not found", "NAME=FOLDER of a LoRA adapter", "check the path")
+            raise UserError(
+                f"--adapter {text}: not found, or without a name",
+                "NAME=FOLDER of a LoRA adapter",
+                "check the path and the name",
+            )
         if name in paths:
             expected = f"a name other than {name!r}, which is already in use"
             raise UserError(f"--adapter {text}", expected, "give NAME=FOLDER")

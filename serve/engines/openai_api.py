@@ -35,7 +35,7 @@ UNKNOWN_WINDOW_RETRY_S, UNREACHABLE_RETRY_S = 60.0, 5.0
 TURN_TOKENS = 8
 """Estimated upper limit of the tokens that a chat template adds to a turn."""
 WINDOW_FIELDS = ("max_model_len", "context_window", "context_length", "max_context_length", "n_ctx")
-"""Names of a model's window in a server's list of models: vLLM and SGLang, Groq, OpenRouter, others, llama.cpp."""
+"""Names of a model's context window in a server's list of models: vLLM and SGLang, Groq, OpenRouter, others, llama.cpp."""
 NO_ROUTE = frozenset({404, 405, 501})
 """Statuses of a server that lacks a route."""
 REFUSALS = frozenset({400, 413, 422})
@@ -90,7 +90,7 @@ def key_of_environment() -> str:
 
 
 def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
-    """The window of a model in a server's list of models, or else that of the base model that it adapts; None if unknown.
+    """The context window of a model in a server's list of models, or else that of the base model that it adapts; None if unknown.
 
     >>> window_of("sft", [{"id": "base", "max_model_len": 2048}, {"id": "sft", "parent": "base"}])
     2048
@@ -144,6 +144,7 @@ class OpenAIModel:
     def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
         """Completions in the order of the requests; UserError naming the URL when the server is unreachable or refuses the key or model.
 
+        For a request that the server refuses for another reason (REFUSALS, UNREADABLE_OUTPUT), the completion has the finish reason "refused".
         After an error, calls that have not started are cancelled (by Executor.map).
         """
         return list(self._pool.map(self._complete_one, requests))
@@ -272,7 +273,7 @@ class ServerPool:
     """An Engine for one model behind several servers; safe to share between threads.
 
     Each server has at most its own `in_flight` calls. A server that does not answer is dropped, a message is printed, and the others
-    take over its calls; once the last one is dropped, every call raises its error.
+    take over its calls; once the last one is dropped, every call raises the error of that server.
     """
 
     batch_size = 1

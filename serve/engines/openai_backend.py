@@ -18,7 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from graph.types import LanguageModel
 from serve.conversation.prompt import is_too_long
 from serve.engines.chat_backend import TOO_LONG, Body, ChatBackend
-from serve.engines.engine_fields import is_deep
+from serve.engines.engine_fields import is_too_deep
 from serve.engines.openai_api import REFUSALS, OpenAIModel, uses_proxy, without_password
 from serve.http.encoding import DONE, SSE, ascii_json, event
 from serve.http.errors import ApiError, model_gone
@@ -54,7 +54,7 @@ def is_valid_reply(reply: Any, part: Literal["message", "delta"]) -> bool:
     >>> is_valid_reply({"choices": [None]}, "message"), is_valid_reply({"choices": [], "usage": {"prompt_tokens": -1}}, "delta")
     (False, False)
     """
-    if not isinstance(reply, dict) or not isinstance(reply.get("choices"), list) or is_deep(reply):
+    if not isinstance(reply, dict) or not isinstance(reply.get("choices"), list) or is_too_deep(reply):
         return False
     choices, usage = reply["choices"], reply.get("usage")
     if (part == "message" and not choices) or not isinstance(usage, dict | None):
@@ -86,7 +86,7 @@ CONNECTION_DROPPED = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.Write
 HEALTH_TTL_S = 3.0
 """How long after a response the server counts as healthy."""
 PASSED_ON = frozenset({400, 404, 413, 422, 429})
-"""Error statuses that blame the request; all others are about the model's server, or about the key sent to it."""
+"""Error statuses that are about the request; all others are about the model's server, or about the key sent to it."""
 KEY_REFUSED = frozenset({401, 403})
 """Statuses about the key that this server sends, not about the client's key."""
 JSON = "application/json"
@@ -254,14 +254,18 @@ class OpenAIBackend(ChatBackend):
         return model_gone(f"the model's server fails (status {status}); /v1/retrieve still works")
 
     def _key_refused(self, status: int, text: str) -> ApiError:
-        LOG.error("%s refuses our key: status %d: %s", without_password(self.url), status, _reason(text))
+        LOG.error("%s refuses this server's key: status %d: %s", without_password(self.url), status, _reason(text))
         message = (
             f"the model's server refuses this server's key (status {status}); its operator must set OPENAI_API_KEY"
         )
         return ApiError(502, "model_refuses_key", message)
 
     def _invalid_reply(self) -> ApiError:
-        return ApiError(502, "odd_answer", "the model's server sent an invalid reply")
+        return ApiError(
+            502,
+            "odd_answer",
+            "the model's server sent a reply that is not in OpenAI's format; the operator must check its URL",
+        )
 
 
 def _reason(text: str) -> str:

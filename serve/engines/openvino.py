@@ -111,7 +111,7 @@ def open_openvino(target: str) -> OpenVinoModel:
     spec = f"openvino:{target}"
     source, folder = locate(target)
     with ThreadPoolExecutor(1) as executor:
-        # Tokenizer and pipeline take two seconds each; OpenVINO releases Python's global lock while it loads.
+        # Tokenizer and pipeline take two seconds each to load; OpenVINO releases Python's global interpreter lock meanwhile.
         tokenizer_future = executor.submit(read_light_tokenizer, source, spec)
         pipeline = open_pipeline(folder, target)
         tokenizer = tokenizer_future.result()

@@ -1,7 +1,7 @@
 """Runs a command, and kills its whole process group when the command ends, or when the process that started this script ends for any reason.
 
 Run as a script: `python process_group_guard.py COMMAND …` in its own process group, with a pipe as standard input. The end of that pipe
-(its writer closed it, or died) is the signal to stop. It uses only the standard library, so that it starts at once."""
+(its writer closed it, or died) is the signal to stop. The script uses only the standard library, so that it starts quickly."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ GRACE_S = 20.0
 
 def main() -> None:
     """Run the command until it or the pipe ends, then kill its whole group."""
-    # This process must outlast the signals to its group. With SIG_IGN instead of these handlers, the command would ignore them too.
+    # This process must survive the signals to its group. With SIG_IGN instead of these handlers, the command would ignore the signals too.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)

@@ -28,7 +28,7 @@ STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 PARSER = "deepseek_r1"
 """vLLM's name for the parser of replies that begin inside a <think> block, which the prompt has opened."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
-"""On a CPU, vLLM 0.32 crashes at the first prompt with a seed that it prefills in chunks ("CPU Generator does not use offset")."""
+"""On a CPU, vLLM 0.32 crashes at the first request with a seed whose prompt it prefills in chunks ("CPU Generator does not use offset")."""
 FLOAT32 = ("--dtype", "float32")
 """vLLM would cast a float32 model to bfloat16. On a CPU without bfloat16 instructions, that makes prefill five times slower (docs/log.md)."""
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
@@ -37,7 +37,7 @@ ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 @dataclass(frozen=True)
 class VllmSpec:
-    """A server to run: the model (a folder or a hub name), the name it is served under, adapters by name, and the Python that has vLLM."""
+    """A server to run: the model (a folder or a hub name), its served name, adapters by name, the Python of vLLM's environment, and further arguments."""
 
     model: str
     name: str
@@ -52,7 +52,7 @@ class VllmSpec:
         return f"vllm:{self.model}"
 
     def command(self, port: int) -> list[str]:
-        """The command line of the server; the module form, which both the GPU and the CPU build have."""
+        """The command line of the server, which is started as a module because the GPU and the CPU build both have it."""
         command = [self.python, "-m", "vllm.entrypoints.openai.api_server", "--model", self.model]
         command += ["--served-model-name", self.name, "--host", "127.0.0.1", "--port", str(port)]
         command += ["--structured-outputs-config", json.dumps(STRUCTURED_OUTPUTS), "--generation-config", "vllm"]
@@ -80,7 +80,7 @@ class VllmSpec:
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
-    """A checked spec; UserError for a missing folder, adapter or Python, for a rank above vLLM's limit, or for two equal names."""
+    """A checked spec; UserError for a missing folder, adapter or Python, for a rank above vLLM's limit, or for an adapter with the name of the model."""
     folder = Path(resolve(target)).expanduser()
     if not folder.is_dir() and (target.startswith((".", "/", "~")) or target.count("/") > 1):
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
@@ -96,7 +96,7 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
 
 
 def lora_rank(adapter: Path) -> int:
-    """The largest rank of a LoRA adapter, from its adapter_config.json; UserError when there is none."""
+    """The largest rank of a LoRA adapter, from its adapter_config.json; UserError when that cannot be read or names no rank."""
     try:
         config = json.loads((adapter / ADAPTER_CONFIG).read_text(encoding="utf-8"))
         return max(int(config["r"]), *(int(rank) for rank in (config.get("rank_pattern") or {}).values()), 1)
@@ -117,7 +117,7 @@ def max_lora_rank(adapters: Mapping[str, Path]) -> int:
 
 
 def with_training_prompts(spec: VllmSpec, tokenizer: Any) -> VllmSpec:
-    """The spec with prompts as in training: thinking is off by default, if the template can turn it off (graph/answer/template.py).
+    """The spec with options that make prompts equal those of training: thinking is off by default, if the template can turn it off (graph/answer/template.py).
 
     If the template always opens a thinking block, vLLM is configured to remove that block from the answer. The user's options come later on
     the command line and take precedence. UserError for a tokenizer without a template: vLLM would refuse every chat.
@@ -153,7 +153,10 @@ _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakVal
 
 
 def open_vllm(target: str) -> VllmModel:
-    """The model of a folder (a model's or an adapter's) or a hub name, on its own server; a running one is reused. UserError when vLLM does not start."""
+    """The model in a folder (of a model or an adapter) or with a hub name, on its own server; UserError when vLLM does not start.
+
+    A server of this process that already runs the model is reused.
+    """
     key = (resolve(target), _python())
     model = _OPEN.get(key)
     if model is None:
@@ -178,7 +181,7 @@ def _start_model(target: str) -> VllmModel:
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
     """The server to run, with the Python that MODEGRAPH_VLLM_PYTHON names, or else the current one; a cached model needs no connection to the hub.
 
-    On a CPU, compilation is off: it takes minutes, which faster generation would not recover within one command. Without compilation the
+    On a CPU, compilation is off: it takes minutes, more than faster generation would save within one command. Without compilation the
     server starts in 30 s.
     """
     from graph.models.load import read_tokenizer

@@ -2,8 +2,8 @@
 
 The body of an admitted request is read here, within size and time limits; then the request waits for its turn. It is cancelled at any stage,
 together with its call to the model, when its client disconnects or, except at /v1/documents, after `request_timeout_s`. A full server refuses
-cheaply: from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request that declares
-its length in two ways is refused, since a proxy in front of this server could parse it differently."""
+cheaply: from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request whose
+length is ambiguous is refused, since a proxy in front of this server could parse it differently."""
 
 from __future__ import annotations
 
@@ -119,10 +119,10 @@ class AdmissionMiddleware:
 
 
 class _Slots:
-    """Slots for `limit` requests, of which `at_once` run at a time."""
+    """Slots for `limit` requests, of which at most `running_limit` run at a time."""
 
-    def __init__(self, limit: int, at_once: int) -> None:
-        self.limit, self.turns = limit, asyncio.Semaphore(at_once)
+    def __init__(self, limit: int, running_limit: int) -> None:
+        self.limit, self.turns = limit, asyncio.Semaphore(running_limit)
         self.admitted = self.running = 0
 
 

@@ -1,5 +1,5 @@
-"""Authentication. A server with a key answers only clients that send the key; a server without a key answers only this machine, and refuses
-requests from pages of other sites.
+"""Authentication. A server with keys answers only requests with a valid key; a server without keys answers only requests from this machine, and
+refuses those from pages of other sites.
 
 Only the overflow check, the access log, the framing check and the files of the page come before this middleware, so that the body of a
 refused request is never read.
@@ -94,7 +94,7 @@ def _check_scope(access: Access, method: str, path: str) -> None:
 def _check_local(headers: Headers, scope: Scope) -> None:
     host = headers.get("host", "")
     if not is_loopback(_host_name(f"//{host}")):
-        message = "without a key this server answers only at a local address, such as localhost"
+        message = f"Host {host[:80]!r}: without a key this server answers only at a local address, such as localhost"
         raise ApiError(403, "foreign_host", message)
     if is_foreign(headers, f"{scope['scheme']}://{host}", scope["method"]):
         message = (
@@ -117,7 +117,7 @@ def key_of_headers(headers: Mapping[str, str]) -> str:
 
 
 def is_foreign(headers: Mapping[str, str], origin: str, method: str) -> bool:
-    """Whether a browser sends this request for a page whose origin (scheme, name and port) is not `origin`, or is unknown.
+    """Whether a browser sends this request on behalf of a page whose origin (scheme, name and port) is not `origin`, or is unknown.
 
     Browsers send Origin with every request that may change something, and modern browsers send Sec-Fetch-Site with every request. A link on a
     foreign page is allowed to lead to this server's page. Other programs send neither header; a request that may change something counts as

@@ -1,9 +1,9 @@
 """uvicorn's connections with timeouts, and a shutdown that loses no request.
 
 Idle connections are closed after a while, or earlier to make way for new ones; uvicorn limits neither the time in which request headers
-arrive nor how long a closing connection takes. A connection whose request was answered before all of it was read is closed as in RFC 9112
+arrive nor how long a closing connection takes. If a request is answered before all of it has been read, its connection is closed as in RFC 9112
 §9.6, since a TCP reset could otherwise lose the answer. A stopping server answers 503 at /ready for `unready_s`, so that load balancers send new
-requests elsewhere, then accepts the clients that have connected, then closes."""
+requests elsewhere; it then accepts and answers the clients that have already connected, and closes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINGER_S = 1.0
 
 
 class LingeringTransport:
-    """A transport whose `close` shuts down only our side while the client may still be sending; the connection closes within LINGER_S.
+    """A transport whose `close` shuts down only the sending side while the client may still be sending; the connection closes within LINGER_S.
 
     `unread` returns whether more of a request may arrive. The protocol discards what arrives after `close`.
     """
@@ -40,7 +40,7 @@ class LingeringTransport:
             self._inner.close()
 
     def linger(self) -> None:
-        """Shut down our side; the connection closes when the client closes its side, or after LINGER_S."""
+        """Shut down the sending side; the connection closes when the client closes its side, or after LINGER_S."""
         if not self.is_closing():
             self._lingering = True
             self._inner.write_eof()
@@ -108,14 +108,14 @@ class WatchedConnection(H11Protocol):
         return self.conn.their_state in (h11.SEND_BODY, h11.ERROR)
 
     def shutdown(self) -> None:
-        """Close for a stopping server: after the running answer, if any; a new connection first gets FIRST_REQUEST_S to send its first request."""
+        """Close for a stopping server: after the answer in progress, if any; a new connection first gets FIRST_REQUEST_S to send its first request."""
         if self.cycle is None:
             self.loop.call_later(FIRST_REQUEST_S, self.end)
         else:
             self.end()
 
     def end(self) -> None:
-        """Close, after the running answer if there is one."""
+        """Close, after the answer in progress if there is one."""
         if not self.transport.is_closing():
             super().shutdown()
 
@@ -148,7 +148,7 @@ class WatchedConnection(H11Protocol):
             self.timer.cancel()
 
     def give_way(self) -> None:
-        """Close at once, to make room for another connection."""
+        """Close immediately, to make room for another connection."""
         self.transport.abort()
         self.connections.discard(self)
         self.stop_timer()

@@ -24,7 +24,7 @@ Text = Annotated[str, AfterValidator(whole_characters)]
 
 
 class StrictModel(BaseModel):
-    """A request or a part of one; fields that it does not have are refused."""
+    """A request or a part of one; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,7 +1,7 @@
 """The keys of a server: their rights, the file that stores them, and the key ring of a running server.
 
-`modegraph keys` writes the file, and `modegraph serve --keys` reads it. The file stores only hashes: a key has 256 random bits, so one round of
-SHA-256 is enough. A running server reloads the file when it changes, and limits the rate of each key."""
+`modegraph keys` writes the file, and `modegraph serve --keys` reads it. The file stores a hash in place of each key: a key has 256 random
+bits, so one round of SHA-256 is enough. A running server reloads the file when it changes, and limits the rate of each key."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def hash_of(text: str) -> str:
 
 
 def read_keys(file: Path) -> list[Key]:
-    """The keys in a file; UserError when it is missing or not a file of keys."""
+    """The keys in a file; UserError when it is missing or not a file of keys, or when a key has invalid values."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         rows = [dict(row) for row in content["keys"]]
@@ -132,7 +132,7 @@ def read_keys(file: Path) -> list[Key]:
 
 
 def change_keys(file: Path, change: Callable[[list[Key]], list[Key]]) -> None:
-    """Apply `change` to the keys in a file (none if it is missing) and write it atomically, readable only by its owner.
+    """Apply `change` to the keys in a file (none if it is missing), and write the file atomically, readable only by its owner.
 
     Concurrent changes wait for each other.
     """

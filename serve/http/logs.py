@@ -73,7 +73,9 @@ class AuditLog:
             self._file.close()
 
     def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
-        """Log a change, or an attempt at one, by the holder of a key: `outcome` is "done", an error code, "failed" or "gone" (cancelled)."""
+        """Log a change, or an attempt at one. `key` is "" unless a key of the key file was used; `outcome` is "done", an error code, "failed" or
+        "gone" (cancelled).
+        """
         if self._file is None:
             return
         line = {

@@ -1,4 +1,4 @@
-"""Telemetry: metrics for Prometheus at /metrics, one registry per server, and spans of a request for OpenTelemetry.
+"""Telemetry: metrics for Prometheus at /metrics, one registry per server, and spans of each request for OpenTelemetry.
 
 With a collector, otlp.py sends the spans; without one the same calls do nothing, and OpenTelemetry is not imported."""
 
@@ -75,7 +75,7 @@ class Span:
 
 
 class Tracing:
-    """Tracing without a collector: spans are discarded."""
+    """The interface of tracing, for a server without a collector: here, spans are discarded."""
 
     def watch(self, app: FastAPI) -> None:
         """Record each request to `app`, except to /health, /ready and /metrics, as a span, a child of its `traceparent`."""

@@ -1,4 +1,4 @@
-"""Arguments and results of the tools; the protocol's schemas are generated from these."""
+"""Arguments and results of the tools; the protocol's schemas are generated from these classes."""
 
 from __future__ import annotations
 
@@ -142,10 +142,10 @@ class Citation(BaseModel):
 
 
 class CheckedAnswer(BaseModel):
-    """An answer. `removed` are cited numbers without a passage, removed from the text; `left_out` counts passages that did not fit the window.
+    """An answer. `removed` are cited numbers without a passage, removed from the text; `left_out` counts passages that did not fit the model's window.
 
     If the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
-    passages do not seem to support, `not_checked` those that cannot be judged, and `checked` is the number judged (null: the check is off).
+    passages do not seem to support, `not_checked` those that could not be checked, and `checked` counts the checked sentences (null: no check).
     """
 
     answer: str

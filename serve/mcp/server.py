@@ -147,7 +147,7 @@ class _Handlers:
 
 
 def _offset(cursor: str | None) -> int:
-    """The position in a list that a cursor encodes; MCPError for an invalid cursor."""
+    """The list position that a cursor encodes; MCPError for an invalid cursor."""
     if cursor is None:
         return 0
     if not (cursor.isdecimal() and len(cursor) < 10):

@@ -1,6 +1,6 @@
 """The MCP tools: `search`, `fetch`, `explain`, `ask` if there is a model, and `add_document` for callers that may write.
 
-Documents have URIs as resources; their texts are assembled from passages."""
+Each document is also a resource with a URI; its text is assembled from its passages."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Tool:
     """A tool: its function, which gives the tool its name, arguments and result; its description, and whether it changes the index."""
 
     run: Callable[[Call, Any], Awaitable[BaseModel]]
-    about: str
+    description: str
     writes: bool = False
 
     @property
@@ -106,7 +106,7 @@ class Tool:
         types = get_type_hints(self.run)
         return ListedTool(
             name=self.name,
-            description=self.about,
+            description=self.description,
             input_schema=types["arguments"].model_json_schema(),
             output_schema=types["return"].model_json_schema(),
             annotations=ToolAnnotations(read_only_hint=not self.writes, open_world_hint=False),
@@ -141,7 +141,7 @@ async def search(call: Call, arguments: schemas.SearchArguments) -> schemas.Sear
 
 
 async def fetch(call: Call, arguments: schemas.FetchArguments) -> schemas.FetchedText:
-    """The text of a document, starting at a passage or an offset."""
+    """The text of a document from an offset, from a passage, or from its beginning; at most FETCHED_CHARS."""
     view = await call.view(arguments.collection)
     current = view.generation
     row = current.row("passage", arguments.id)
@@ -180,7 +180,7 @@ async def explain(call: Call, arguments: schemas.QuestionArguments) -> schemas.E
 
 
 async def ask(call: Call, arguments: schemas.AskArguments) -> schemas.CheckedAnswer:
-    """An answer, by the same steps as a chat completion."""
+    """An answer, in the same steps as a chat completion."""
     services = call.services
     values = {
         "model": arguments.model or services.backend.models[0],

@@ -1,1 +1,1 @@
-"""The pages at / and /docs: HTML, style sheets and small modules, served by middleware.py. The modules call only this server's routes."""
+"""The pages at / and /docs: HTML, style sheets and small JavaScript modules, served by middleware.py. The scripts call only this server's routes."""

@@ -1,7 +1,7 @@
 """Serves the pages (/ and /docs) and their scripts and styles from memory.
 
 The URLs of scripts and styles contain a hash of all files, so that browsers may cache them forever. If the server requires a key, a request for a page
-without it gets a 401, as on the routes of the API, but the body is the page, which asks for the key. The files below /page/ are the same for everyone,
+without the key gets a 401, as on the routes of the API, but the body is the page, which asks for the key. The files below /page/ are the same for everyone,
 contain no data from the index, and need no key. No path in a request is ever used to read from the disk.
 """
 

@@ -10,7 +10,7 @@ import { openDocuments, startDocuments } from "./views/documents.js";
 import { openGraph, startGraph } from "./views/graph.js";
 import { openRuns } from "./views/runs.js";
 import { openReader, startReader } from "./views/reader.js";
-import { CHANGED, setAcceptsDocuments, startUploads } from "./views/upload.js";
+import { COLLECTION_CHANGED, setAcceptsDocuments, startUploads } from "./views/upload.js";
 import { openQuestions } from "./questions/questions.js";
 import { startHistory } from "./conversations/history.js";
 
@@ -28,8 +28,8 @@ async function modelsAndModes() {
 }
 
 /**
- * If the server has several collections, show a field to choose one; the page's URL then always names the chosen collection. Returns false if the URL
- * named none, so that the page is being reloaded with the name of the first.
+ * If the server has several collections, show a field to choose one; the page's URL then always names the chosen collection. If the URL names none,
+ * reload the page with the name of the first collection, and return false.
  */
 async function chooseCollection() {
   const names = (await get("v1/vector_stores", { collection: null })).data.map((store) => store.id);
@@ -102,7 +102,7 @@ async function start() {
     return;
   }
   startDocuments();
-  addEventListener(CHANGED, showStatus);
+  addEventListener(COLLECTION_CHANGED, showStatus);
   addEventListener("hashchange", route);
   route();
 }

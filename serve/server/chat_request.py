@@ -103,7 +103,7 @@ class ChatRequest(EngineFields):
 
     def engine_fields(self, max_answer_tokens: int) -> dict[str, Any]:
         """The fields that go to the engine unchanged, with a token limit added if there is none."""
-        fields = {name: value for name, value in self.set_fields().items() if name not in SERVER_FIELDS}
+        fields = {name: value for name, value in self.request_fields().items() if name not in SERVER_FIELDS}
         if self.max_tokens is None and self.max_completion_tokens is None:
             fields["max_tokens"] = max_answer_tokens
         return fields

@@ -47,7 +47,7 @@ UNSUPPORTED_FIELD = "retrieval.unsupported"
 class PreparedRequest:
     """A request ready for the engine: its body, and, unless retrieval is off, its prompt and the search metadata for the client.
 
-    For a task of the chat client, `task` is set instead of `prompt`, and `view` is None. `unsupported` is the
+    For a task of the chat client (`Task`), `task` is set instead of `prompt`, and `view` is None. `unsupported` is the
     handling of sentences that the excerpts do not support. `key` is the name of the request's key.
     """
 
@@ -148,7 +148,7 @@ async def prepare(
     return PreparedRequest(body, prompt, search_metadata, view=view, unsupported=unsupported, key=access.key)
 
 
-def _unsupported_handling(services: Services, options: ChatRetrieval, form: bool) -> Handling:
+def _unsupported_handling(services: Services, options: ChatRetrieval, in_our_form: bool) -> Handling:
     """How to handle sentences that the passages do not support; ApiError 400 for an impossible request.
 
     A server that drops them by default only marks them if the client sets the format of the answer.
@@ -156,11 +156,11 @@ def _unsupported_handling(services: Services, options: ChatRetrieval, form: bool
     requested = options.unsupported
     if requested in ("mark", "drop") and not options.enabled:
         raise not_supported(UNSUPPORTED_FIELD, "without retrieval there are no passages to check the answer against")
-    if requested == "drop" and not form:
+    if requested == "drop" and not in_our_form:
         reason = "dropping a sentence may break the format that the request asks for; use mark"
         raise not_supported(UNSUPPORTED_FIELD, reason)
     handling = requested or services.settings.unsupported
-    return "mark" if handling == "drop" and not form else handling
+    return "mark" if handling == "drop" and not in_our_form else handling
 
 
 async def _prepare_task(services: Services, fields: Mapping[str, Any], task: Task) -> PreparedRequest:

@@ -91,7 +91,7 @@ class GraphNode(BaseModel):
 
 
 class GraphEdge(BaseModel):
-    """An edge by the keys of its nodes; `weight` counts occurrences or is a cosine (synonym, similar)."""
+    """An edge; `source` and `target` are the keys of its nodes. `weight` is a cosine (synonym, similar) or a number of occurrences."""
 
     kind: EdgeKind
     source: str
@@ -109,7 +109,7 @@ class Neighbourhood(BaseModel):
 
 
 class Overview(BaseModel):
-    """The best-connected documents and entities; the edges are the most frequent mentions. `documents` and `entities` count all in the index."""
+    """The best-connected documents and entities, and the strongest mentions in each document. `documents` and `entities` are the totals of the index."""
 
     nodes: list[GraphNode]
     edges: list[GraphEdge]

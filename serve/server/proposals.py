@@ -31,7 +31,7 @@ MAX_SUGGESTION_CHARS = 90
 
 
 class ProposedQuote(BaseModel):
-    """The sentence `quote` of the document `id`, which contains an answer."""
+    """A sentence, `quote`, that contains an answer; `id` is the source of its document."""
 
     id: str
     quote: str
@@ -51,7 +51,7 @@ class ProposedQuestion(BaseModel):
 def propose_questions(index: Index, max_passages: int = MAX_PASSAGES) -> tuple[ProposedQuestion, ...]:
     """Up to MAX_PROPOSALS questions, each answered by one sentence, alternating between documents; the same index always gives the same questions.
 
-    A question that comes up for several of the sampled documents is left out.
+    A question that the rules generate more than once, for example from two documents, is left out.
     """
     sample_U = sample_documents(index.data.passage_document_P, len(index.sources()), max_passages)
     sample = replace(index, data=restrict(index.data, sample_U))
@@ -63,7 +63,7 @@ def propose_questions(index: Index, max_passages: int = MAX_PASSAGES) -> tuple[P
 def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
     """Up to `count` short questions, about different documents, for a reader who does not know the collection yet.
 
-    Questions with a name come first, those that refer to a document by its title last. If possible, they begin with different words.
+    Questions with a capitalised name come first, those that quote a document's title last. If possible, they begin with different words.
     The same index always gives the same questions.
     """
     proposals = propose_questions(index, SUGGESTION_PASSAGES)

@@ -75,7 +75,7 @@ class Retriever:
         if options.selector == "llm" and not options.use_model:
             raise ApiError(400, "bad_value", "retrieval.selector: llm calls the model, so set use_model too")
         if options.reranker and not defaults.reranker:
-            message = "retrieval.reranker: the server was started without --reranker; leave it out"
+            message = "retrieval.reranker: the server was started without --reranker; leave the field out"
             raise ApiError(400, "no_reranker", message)
         values = {
             "mode": options.mode or defaults.mode,
@@ -121,7 +121,7 @@ class Retriever:
             self._cache.move_to_end(key)
             return self._cache[key], True
         self._metrics.cache.labels("miss").inc()
-        evidence = await self.in_thread(partial(_find, generation, question, settings, model))
+        evidence = await self.in_thread(partial(_search, generation, question, settings, model))
         self._metrics.retrieval.labels(settings.mode).observe(evidence.trace.seconds + evidence.trace.encoder_seconds)
         if evidence.trace.stopped:
             raise model_gone("the model's server stopped answering during the search")
@@ -136,7 +136,7 @@ class Retriever:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
-def _find(generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
+def _search(generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None) -> Evidence:
     if not len(generation.index.data.passage_ids):
         return Evidence(question)
     try:

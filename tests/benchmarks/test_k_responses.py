@@ -83,7 +83,9 @@ def test_each_arm_runs_at_the_rate_that_is_best_on_dev(tmp_path: Path) -> None:
 def test_without_trials_an_arm_runs_at_the_rate_of_its_settings(tmp_path: Path) -> None:
     planned = study()
     planned.arms["MS"].settings["learning_rate"] = 2e-4
-    assert [job.rate for job in jobs_of(planned, tmp_path, ["MS", "DPO"], [0], [])] == [2e-4, 1e-5], "DPO: the default"
+    assert [job.rate for job in jobs_of(planned, tmp_path, ["MS", "DPO"], [0], [])] == [2e-4, 1e-5], (
+        "MS should run at the rate of its settings, and DPO at the default rate"
+    )
 
 
 def test_the_report_averages_over_prompts_and_seeds(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def three_outcomes() -> Line:
     return Line(torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float64), reference_X.log(), rewards_X, 0.3)
 
 
-IN_PROPORTION = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 with the proportions of π_ref
+GROUP_LIKE_REFERENCE = torch.tensor([[[0, 0, 1, 2]]])  # one seed, one group of K = 4 with the proportions of π_ref
 TARGET = torch.tensor([0.25, 0.25, 0.5], dtype=torch.float64)  # π* of three_outcomes()
 POLICY = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
 
@@ -77,7 +77,7 @@ def gradient_of(objective: Objective, groups_SGK: torch.Tensor | None, line: Lin
 @pytest.mark.parametrize(("method", "exact"), [("MS", REVERSE), ("DPO", FORWARD)])
 def test_a_group_in_proportion_to_the_reference_has_the_gradient_of_the_exact_divergence(method: Method, exact):
     """In such a group, p_f is π and p_r is π*, divided among repeated outcomes: with β_π = 1, this is the limit of large K."""
-    sampled, sampled_X = gradient_of(Objective(method, 4), IN_PROPORTION, three_outcomes(), POLICY)
+    sampled, sampled_X = gradient_of(Objective(method, 4), GROUP_LIKE_REFERENCE, three_outcomes(), POLICY)
     direct, direct_X = gradient_of(exact, None, three_outcomes(), POLICY)
     assert torch.allclose(sampled_X, direct_X, atol=1e-6)
     assert direct_X.abs().max() > 0.05
@@ -125,9 +125,9 @@ def test_hard_pairs_have_the_higher_reward_first_and_the_loss_computed_by_hand()
 
 def test_responses_are_sampled_from_the_reference():
     line = two_modes()
-    drawn_GK = draw_groups(line, Objective("MS", 4), 200_000, torch.Generator().manual_seed(1))
-    shares_X = torch.bincount(drawn_GK.flatten(), minlength=41) / drawn_GK.numel()
-    assert drawn_GK.shape == (50_000, 4)
+    sampled_GK = draw_groups(line, Objective("MS", 4), 200_000, torch.Generator().manual_seed(1))
+    shares_X = torch.bincount(sampled_GK.flatten(), minlength=41) / sampled_GK.numel()
+    assert sampled_GK.shape == (50_000, 4)
     assert (shares_X - line.log_reference_X.exp()).abs().max() < 0.002  # about 4 standard errors
 
 
@@ -177,14 +177,14 @@ def test_an_objective_finds_a_target_that_the_policy_can_match(objective):
     assert policy.reverse_kl == pytest.approx(0, abs=1e-3)
 
 
-def test_the_start_with_the_lowest_loss_is_chosen_and_the_gap_to_the_reference_reported():
+def test_the_start_with_the_lowest_loss_is_chosen_and_the_kl_reached_from_the_reference_is_reported():
     line = two_modes()
     parameters_STP = torch.tensor([[[0.0, math.log(2.5)], [2.0, -2.0], [-1.6, -1.0], [0, 0], [1, 0], [3, 0]]]).double()
     assert parameters_STP.shape[1] == len(STARTS)
     found = best_starts(line, REVERSE, parameters_STP, torch.tensor([[3.0, 1.0, 0.5, 0.5, 2.0, 2.0]])).policies[0]
     assert (found.mean, found.width) == pytest.approx((-1.6, math.exp(-1)))
-    reference_gap = kl(line.log_reference_X, log_target(line)).item()
-    assert found.reverse_kl_from_reference == pytest.approx(reference_gap)
+    kl_from_reference = kl(line.log_reference_X, log_target(line)).item()
+    assert found.reverse_kl_from_reference == pytest.approx(kl_from_reference)
 
 
 def test_the_result_of_a_seed_does_not_depend_on_the_number_of_seeds():
@@ -236,7 +236,7 @@ def test_a_short_run_matches_the_committed_figures(short_run):
     assert reverse_kls(short_run, "DPO", 64) == pytest.approx([3.27] * 2, abs=0.03)
 
 
-def test_ms_on_pairs_matches_dpo_at_smoothing_0_1_and_collapses_on_the_wrong_mode_at_0_01(short_run):
+def test_ms_on_pairs_matches_dpo_at_smoothing_0_1_and_collapses_onto_the_wrong_mode_at_0_01(short_run):
     assert reverse_kls(short_run, "MS", 2, 0.1) == pytest.approx(reverse_kls(short_run, "DPO", 2, 0.0), abs=0.05)
     for policy in short_run.fit_of(Objective("MS", 2, 0.01)).policies:
         assert policy.mean == pytest.approx(-1.6, abs=0.1)

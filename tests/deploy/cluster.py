@@ -55,7 +55,9 @@ class Replica:
             command = [sys.executable, "-P", "-m", "tests.deploy.replica", *words]
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         until(lambda: self.process.poll() is not None or answers(f"{self.url}/ready"), 120)
-        assert self.process.poll() is None, self.log.read_text()[-1000:]
+        assert self.process.poll() is None, (
+            f"the replica should keep running; its log ends: {self.log.read_text()[-1000:]}"
+        )
 
     def stop(self) -> None:
         """Stop the replica as a rolling restart does."""
@@ -138,7 +140,7 @@ def running_nginx(program: str, port: int, replicas: Sequence[int], folder: Path
     }
     text = NGINX_CONF.read_text(encoding="utf-8").replace("/tmp/", f"{folder}/")
     for shipped, here in changes.items():
-        assert text.count(shipped) == 1, f"nginx.conf should contain {shipped!r} once"
+        assert text.count(shipped) == 1, f"nginx.conf should contain {shipped!r} once, not {text.count(shipped)} times"
         text = text.replace(shipped, here)
     (folder / "nginx.conf").write_text(text, encoding="utf-8")
     # Started by root, nginx would run its workers as another user, who may lack access to the folder.

@@ -18,7 +18,7 @@ READ_ONLY_KINDS = ("search", "document")
 
 @dataclass(frozen=True)
 class Outcome:
-    """A request, and the problem with its answer ("" if there is none)."""
+    """A request, and the problem with its answer; the problem is "" if the answer is good."""
 
     id: str
     kind: str
@@ -26,29 +26,29 @@ class Outcome:
 
 
 def answer(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """A chat completion; the question contains the id of the request, so that it can be found in the requests to the model's server."""
-    reply = client.post("/v1/chat/completions", json=chat(headers), headers=headers)
+    """Request a chat completion; returns the problem. The question contains the request's id, by which a test finds it among those to the model's server."""
+    reply = client.post("/v1/chat/completions", json=chat_body(headers), headers=headers)
     return "" if reply.status_code == 200 and "1911" in reply.text else f"{reply.status_code} {reply.text[:200]}"
 
 
 def stream(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """A streamed chat completion, which is complete if it ends with [DONE] and contains no error."""
+    """Request a streamed chat completion; returns the problem. A good stream ends with [DONE] and contains no error."""
     with client.stream(
-        "POST", "/v1/chat/completions", json={**chat(headers), "stream": True}, headers=headers
+        "POST", "/v1/chat/completions", json={**chat_body(headers), "stream": True}, headers=headers
     ) as reply:
         text = "".join(reply.iter_text())
-    whole = reply.status_code == 200 and text.endswith("data: [DONE]\n\n") and '"error"' not in text
-    return "" if whole else f"{reply.status_code} {text[-200:]}"
+    complete = reply.status_code == 200 and text.endswith("data: [DONE]\n\n") and '"error"' not in text
+    return "" if complete else f"{reply.status_code} {text[-200:]}"
 
 
 def search(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """A search, which is a POST that only reads."""
+    """Search, by a POST that only reads; returns the problem."""
     reply = client.post("/v1/retrieve", json={"query": f"Lantern {headers['X-Request-Id']}"}, headers=headers)
     return "" if reply.status_code == 200 and reply.json()["passages"] else f"{reply.status_code} {reply.text[:200]}"
 
 
 def document(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """A request for a document by GET."""
+    """Read a document by GET; returns the problem."""
     reply = client.get("/v1/documents/lantern", headers=headers)
     return "" if reply.status_code == 200 and reply.json()["title"] else f"{reply.status_code} {reply.text[:200]}"
 
@@ -59,9 +59,10 @@ KINDS: dict[str, Callable[[httpx2.Client, dict[str, str]], str]] = {
     "search": search,
     "document": document,
 }
+"""For each kind of request, the function that sends one and returns the problem with its answer ("" for a good answer)."""
 
 
-def chat(headers: dict[str, str]) -> dict[str, object]:
+def chat_body(headers: dict[str, str]) -> dict[str, object]:
     question = f"{QUESTION} {headers['X-Request-Id']}"
     # Without this, the server might abstain, because no document contains the number in the question.
     always_answer = {"abstain": 1}
@@ -74,21 +75,21 @@ def running_clients(url: str, clients: int) -> Iterator[list[Outcome]]:
     outcomes: list[Outcome] = []
     stop = threading.Event()
 
-    def ask(number: int) -> None:
+    def send_requests(number: int) -> None:
         with httpx2.Client(base_url=url, timeout=60, verify=False) as client:
             for turn in count():
                 if stop.is_set():
                     return
                 kind = list(KINDS)[(number + turn) % len(KINDS)]
-                name = f"r{number}-{turn}-{time.monotonic_ns()}"
+                request_id = f"r{number}-{turn}-{time.monotonic_ns()}"
                 try:
-                    problem = KINDS[kind](client, {"X-Request-Id": name})
+                    problem = KINDS[kind](client, {"X-Request-Id": request_id})
                 except httpx2.HTTPError as failed:
                     problem = repr(failed)
-                outcomes.append(Outcome(name, kind, problem))
+                outcomes.append(Outcome(request_id, kind, problem))
                 stop.wait(PAUSE_S)
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(clients)]
+    threads = [threading.Thread(target=send_requests, args=(number,)) for number in range(clients)]
     for each in threads:
         each.start()
     try:

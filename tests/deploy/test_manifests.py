@@ -88,7 +88,9 @@ def test_every_pod_selector_matches_the_pods_of_the_deployment() -> None:
     assert [each.items() <= job for each in selectors] == [False, False, False, True, False]
     target = OBJECTS["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
     assert (target["kind"], target["name"]) == ("Deployment", OBJECTS["Deployment"]["metadata"]["name"])
-    assert "replicas" not in OBJECTS["Deployment"]["spec"], "each apply would undo what the autoscaler does"
+    assert "replicas" not in OBJECTS["Deployment"]["spec"], (
+        "the Deployment should not set `replicas`: each apply would undo what the autoscaler does"
+    )
 
 
 def test_the_autoscaler_uses_a_metric_that_the_server_exports() -> None:
@@ -97,7 +99,9 @@ def test_the_autoscaler_uses_a_metric_that_the_server_exports() -> None:
     assert metric["pods"]["metric"]["name"] in exported
     assert f"name: {{as: {metric['pods']['metric']['name']}}}" in (ROOT / "docs" / "deploy.md").read_text()
     target = float(metric["pods"]["target"]["averageValue"])
-    assert 0 < target < settings_of(KUBERNETES).queue, "no more requests can wait than the queue holds"
+    assert 0 < target < settings_of(KUBERNETES).queue, (
+        "the target should be below the queue's size, since no more requests can wait"
+    )
 
 
 def test_ports_probes_and_volumes_are_consistent() -> None:
@@ -157,7 +161,9 @@ def test_compose_starts_the_replicas_that_nginx_forwards_to() -> None:
         assert replica["read_only"] and replica["cap_drop"] == ["ALL"] and "ports" not in replica
         check_command(replica["command"])
     addresses = [services[name]["networks"]["inside"]["ipv4_address"] for name, _ in named]
-    assert len({*addresses}) == len(named), "nginx resolves the names only once, so the addresses must be fixed"
+    assert len({*addresses}) == len(named), (
+        "each replica should have its own fixed address: nginx resolves names only once"
+    )
     assert COMPOSE["networks"]["inside"]["internal"] is True and services["postgres"]["networks"] == ["inside"]
     assert all(each.startswith("127.0.0.1:") for each in services["nginx"]["ports"])
     check_command(services["index"]["entrypoint"][1:])
@@ -165,7 +171,7 @@ def test_compose_starts_the_replicas_that_nginx_forwards_to() -> None:
 
 def test_the_limits_of_nginx_exceed_those_of_the_server() -> None:
     settings = settings_of(REPLICAS)
-    size, patience = re.search(r"client_max_body_size (\d+)m;", NGINX), re.search(r"proxy_read_timeout (\d+)s;", NGINX)
+    size, timeout = re.search(r"client_max_body_size (\d+)m;", NGINX), re.search(r"proxy_read_timeout (\d+)s;", NGINX)
     assert size is not None and int(size[1]) << 20 > settings.max_upload_bytes
-    assert patience is not None and int(patience[1]) > settings.request_timeout_s
+    assert timeout is not None and int(timeout[1]) > settings.request_timeout_s
     assert f"listen {PORT};" in NGINX

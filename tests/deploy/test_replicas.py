@@ -103,10 +103,10 @@ def test_a_killed_replica_loses_only_the_requests_that_it_was_processing(cluster
     assert 0 < len(failed) <= CLIENTS
     for each in failed:
         assert logged[each.id].replicas == (address(first),) and logged[each.id].arrived_at <= killed_at + 0.1, each
-        assert each.kind not in READ_ONLY_KINDS, "nginx should send requests that only read again"
+        assert each.kind not in READ_ONLY_KINDS, "nginx should retry requests that only read"
         assert times_forwarded(cluster, each) <= 1, "no answer should be generated twice"
     assert any(len(each.replicas) == 2 and each.status == 200 for each in logged.values()), (
-        "some requests should be sent again"
+        "nginx should retry some requests on the other replica"
     )
     assert times_forwarded(cluster, next(each for each in outcomes if each.kind == "answer" and not each.problem)) == 1
 

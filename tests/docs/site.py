@@ -18,12 +18,12 @@ LOADED_ATTRIBUTES = {
     "object": "data",
     "use": "href",
 }
-"""By tag, the attribute with the URL of a resource that a browser fetches automatically. A `link` is fetched only with a `rel` of LOADED_RELS."""
+"""By tag, the attribute with the URL of a resource that a browser fetches automatically. A `link` element is fetched only if its `rel` is in LOADED_RELS."""
 LOADED_RELS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "dns-prefetch", "prefetch", "manifest"}
 
 
 def build(folder: Path) -> subprocess.CompletedProcess[str]:
-    """Build a copy of the documentation in `folder`, in strict mode; the site is in build/site."""
+    """Build a copy of the documentation in `folder`, in strict mode; the site is written to build/site inside it."""
     shutil.copytree(ROOT / "docs", folder / "docs")
     shutil.copy(ROOT / "mkdocs.yml", folder)
     return run(folder)

@@ -108,5 +108,5 @@ def test_the_blocks_of_a_page_succeed(page: Path, home: Path) -> None:
         assert shown.strip() in done.output, line
 
 
-def test_the_start_pages_and_the_guide_are_run() -> None:
+def test_the_guide_and_the_start_pages_offline_and_documents_have_blocks_that_are_run() -> None:
     assert {ROOT / "docs/start/offline.md", ROOT / "docs/start/documents.md", ROOT / "docs/guide.md"} <= set(RUN_PAGES)

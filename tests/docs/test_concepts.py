@@ -47,7 +47,10 @@ def test_a_page_states_what_its_mode_returns_and_costs_and_which_settings_it_has
 @pytest.mark.parametrize("mode", get_args(Mode))
 def test_the_constants_on_a_page_equal_those_of_the_code(mode: str) -> None:
     for module, name, value in CONSTANT.findall(page_of(mode)):
-        assert getattr(import_module(MODULES[module]), name) == float(value.replace("_", "")), f"{module}.{name}"
+        in_code = getattr(import_module(MODULES[module]), name)
+        assert in_code == float(value.replace("_", "")), (
+            f"{mode}.md: {module}.{name} is {value}; expected {in_code}, as in the code"
+        )
 
 
 def test_the_pattern_finds_the_constants_on_the_pages() -> None:

@@ -1,4 +1,4 @@
-"""The figures of docs/: drawing them again from the tables of docs/results.md gives the committed files."""
+"""The figures of docs/: drawing them again from the tables of docs/results.md gives the committed SVG files."""
 
 import doctest
 import re
@@ -47,7 +47,7 @@ def test_docstring_examples_give_the_output_shown(module: object) -> None:
     assert tried > 0 and failed == 0
 
 
-def test_every_section_of_results_with_a_table_is_dated() -> None:
+def test_every_section_of_results_with_a_table_is_dated_or_marked_as_not_run_here() -> None:
     sections = re.split(r"^## ", style.RESULTS.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     dated = re.compile(r"^\*(On this page since \d+ [A-Z]\w+ 20\d\d \(.*[0-9a-f]{7}.*\)|None of it was run here)\.\*$")
     undated = [part.splitlines()[0] for part in sections if "\n|---" in part and not dated.match(part.splitlines()[2])]

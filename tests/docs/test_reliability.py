@@ -15,7 +15,7 @@ ROWS = [
 
 
 def names_in(file: str) -> set[str]:
-    """The names of the tests in a file."""
+    """The names of the functions at the top level of a file."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 

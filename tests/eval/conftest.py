@@ -1,4 +1,4 @@
-"""Small inputs for evaluation: a random Llama, an SFT run of it, MS and DPO runs that continue from SFT, and preference data with a hostile string."""
+"""Small inputs for evaluation: a Llama with random weights, its SFT run, MS and DPO runs that continue from SFT, and preference data with a hostile string."""
 
 import json
 from collections.abc import Iterator

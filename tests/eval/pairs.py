@@ -29,7 +29,7 @@ UNUSUAL_STRINGS = [
 
 
 def example_pairs() -> list[Pair]:
-    """Reasonings and answers in examples/questions.jsonl paired with each other, some with their words shuffled, and pairs of unusual strings."""
+    """Reasoning and answers of examples/questions.jsonl, paired within a question or with the next, some with shuffled words; and unusual strings."""
     rows = [json.loads(line) for line in (ROOT / "examples" / "questions.jsonl").read_text("utf-8").splitlines()]
     rng = random.Random(7)
     found: list[Pair] = [(row["reasoning"], tuple(row["answers"])) for row in rows]

@@ -55,7 +55,7 @@ def result(choose, pairs=PAIRS):
     return score_judgements(judge_pairs(pairs, judge(choose)))["overall"]
 
 
-def test_a_judge_that_always_prefers_the_first_is_detected():
+def test_a_judge_that_always_prefers_the_first_answer_has_position_bias():
     found = result(lambda one, two: "1")
     assert (found.position_bias, found.first_place, found.win_rate.mean) == (1.0, 1.0, 0.5)
     assert (found.agreement, found.ties, found.invalid, found.p) == (0.0, 0.0, 0, 1.0)
@@ -66,7 +66,7 @@ def test_a_judge_that_always_prefers_the_first_is_detected():
     ]
 
 
-def test_a_judge_that_always_prefers_the_second_has_position_bias():
+def test_a_judge_that_always_prefers_the_second_answer_has_position_bias():
     found = result(lambda one, two: "2")
     assert (found.position_bias, found.first_place, found.win_rate.mean) == (1.0, 0.0, 0.5)
 
@@ -75,14 +75,14 @@ def test_a_fair_judge_agrees_with_itself():
     found = result(lambda one, two: "1" if one.startswith("good") else "2")
     assert (found.win_rate.mean, found.agreement, found.position_bias) == (1.0, 1.0, 0.0)
     assert found.complete == 40 and found.corrected_p < 1e-9
-    assert next(judge_summary({"overall": found}, "a", "b")) == "a is judged better than b overall (100.0 %)."
+    assert next(judge_summary({"overall": found}, "a", "b")) == "a is judged better than b overall (win rate 100.0 %)."
 
 
 def longer(one, two):
     return "tie" if len(one) == len(two) else "1" if len(one) > len(two) else "2"
 
 
-def test_a_judge_that_prefers_length_has_a_length_controlled_rate_of_one_half():
+def test_a_judge_that_prefers_longer_answers_has_a_length_controlled_rate_of_one_half():
     rng = np.random.default_rng(0)
     pairs = [
         AnswerPair(str(n), "?", "a" * int(k), "b" * int(m)) for n, (k, m) in enumerate(rng.integers(50, 400, (200, 2)))
@@ -101,7 +101,7 @@ def test_controlling_for_length_leaves_the_effect_of_quality():
     assert length_controlled(wins, extra) == pytest.approx(1 / (1 + np.exp(-0.8)), abs=0.03)
 
 
-def test_if_one_side_is_always_longer_there_is_no_length_controlled_rate():
+def test_if_the_answers_of_a_are_always_longer_there_is_no_length_controlled_rate():
     assert length_controlled([1.0] * 50, [30.0] * 50) is None
     assert length_controlled([1.0, 0.5], [0.0, 0.0]) == 0.75
     assert length_controlled([], []) is None
@@ -172,7 +172,7 @@ def test_both_orders_are_judged_and_answers_cannot_imitate_the_prompt():
     assert len(model.requests) == 80
 
 
-def test_the_prompt_contains_no_example_verdicts_and_the_schema_allows_three_words():
+def test_the_prompt_contains_no_example_verdicts_and_the_schema_allows_three_verdicts():
     request = request_of(PAIRS[0], False)
     assert "{" not in request.messages[0].content
     assert list(request.schema["properties"]) == list(CRITERIA)

@@ -58,8 +58,8 @@ def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
     assert places == {1, 2, 3}
 
 
-def test_with_distractors_only_every_question_should_be_refused() -> None:
-    """Every answerable question gets passages that are not gold and do not contain its answer (except yes or no), so a refusal is correct."""
+def test_with_distractors_only_a_refusal_is_the_correct_answer() -> None:
+    """Every answerable question gets passages that are not gold and do not contain its answer (unless it is yes or no), so a refusal is correct."""
     tasks = unanswerable_tasks(isles(), QUESTIONS, 2, seed=0)
     answerable = {one.id: one for one in QUESTIONS if one.answers}
     assert {one.question.id for one in tasks} == set(answerable)

@@ -71,7 +71,7 @@ def test_calls_from_a_ledger_are_reported():
     assert "ledger" not in retrieval_table(report()).note
 
 
-def test_a_warm_up_query_keeps_the_loading_time_of_the_encoder_out_of_the_figures():
+def test_the_first_question_is_asked_once_more_as_a_warm_up():
     calls = []
 
     def retrieve(text):
@@ -82,7 +82,7 @@ def test_a_warm_up_query_keeps_the_loading_time_of_the_encoder_out_of_the_figure
     assert calls == ["one", "one", "two"]
 
 
-def test_the_table_and_the_files_have_the_figures(tmp_path):
+def test_the_table_and_the_files_contain_the_figures(tmp_path):
     result = report()
     text = as_text(retrieval_table(result))
     assert "+0.5 [+0, +1]" in text and text.splitlines()[1].startswith("mode or selector")
@@ -93,7 +93,7 @@ def test_the_table_and_the_files_have_the_figures(tmp_path):
     assert len(rows) == 4
 
 
-def test_questions_are_chosen_and_checked():
+def test_questions_are_selected_by_split_and_refused_without_usable_gold_documents():
     assert [q.id for q in select_questions(QUESTIONS, "train", "abc")] == ["2"]
     assert len(select_questions(QUESTIONS, None, "abc")) == 3
     with pytest.raises(UserError, match="--split dev: no such questions"):
@@ -104,7 +104,7 @@ def test_questions_are_chosen_and_checked():
         evaluate_retrieval([QUESTIONS[2]], {"dense": evidence}, top_k=5, seed=0)
 
 
-def test_measuring_retrieval_imports_no_training_packages():
+def test_importing_the_retrieval_evaluation_imports_no_training_packages():
     """Importing them would take half of the start-up time; the encoder imports what it needs when first used."""
     script = "import sys, eval.run.run, eval.retrieval; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout

@@ -26,12 +26,12 @@ def test_rows_are_selected_by_context_size_and_seed(world):
     rows = read_rows(world.data, "test")
     assert {row.context_size for row in select_rows(rows, [1], None, 0)} == {1}
     assert select_rows(rows, [], None, 0) == rows
-    drawn = select_rows(rows, [], 2, 0)
-    assert len({row.question_id for row in drawn}) == 2
-    assert len(drawn) == 6
-    assert drawn == select_rows(rows, [], 2, 0)
-    assert drawn == [row for row in rows if row in drawn]
-    assert any(select_rows(rows, [], 2, seed) != drawn for seed in range(1, 9))
+    selected = select_rows(rows, [], 2, 0)
+    assert len({row.question_id for row in selected}) == 2
+    assert len(selected) == 6
+    assert selected == select_rows(rows, [], 2, 0)
+    assert selected == [row for row in rows if row in selected]
+    assert any(select_rows(rows, [], 2, seed) != selected for seed in range(1, 9))
     assert select_rows(rows, [], 99, 0) == rows
 
 

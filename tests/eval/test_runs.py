@@ -100,10 +100,14 @@ def test_reports_of_evaluations_are_listed_and_other_files_are_not(tmp_path: Pat
     write_json(tmp_path / "side/report.json", compared | {"policies": [{"name": "ms", "source": "runs/ms"}]})
     (tmp_path / "other").mkdir()
     write_json(tmp_path / "other/report.json", {"frontier": []})
-    matrix, side = find_runs(tmp_path)
+    matrix, comparison = find_runs(tmp_path)
     assert (matrix.stage, matrix.settings) == ("eval", {"seed": 3})
     assert matrix.figures == {"recall@5, hops on isles": 0.8, "failed cells": 1.0}
-    assert (side.stage, side.settings["models"], side.figures) == ("compare", {"ms": "runs/ms"}, {"F1, ms": 0.5})
+    assert (comparison.stage, comparison.settings["models"], comparison.figures) == (
+        "compare",
+        {"ms": "runs/ms"},
+        {"F1, ms": 0.5},
+    )
     with report_progress(tmp_path / "matrix", {"stage": "eval"}):
         assert [each.state for each in find_runs(tmp_path)] == ["running", "finished"]
 
@@ -117,7 +121,7 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
     assert json.loads(run("runs", str(tmp_path / "ms"), "--json").output)["runs"][0]["name"] == "."
 
 
-def test_an_unreadable_folder_or_record_is_reported(tmp_path: Path) -> None:
+def test_a_missing_folder_and_an_unreadable_record_are_reported(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"nowhere: no such folder\. Expected a folder of runs"):
         find_runs(tmp_path / "nowhere")
     (tmp_path / "run.json").write_text('{"stage": "ms"', encoding="utf-8")

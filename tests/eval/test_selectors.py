@@ -1,4 +1,4 @@
-"""`modegraph eval retrieval --selectors`: precision computed by hand, costs from the traces, table and JSON, and refused input."""
+"""`modegraph eval retrieval --selectors`: average precision computed by hand, costs from the traces, the table, the JSON report, and refused input."""
 
 import json
 from pathlib import Path
@@ -45,13 +45,13 @@ QUESTIONS = [
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An index, questions, and a selector that selects everything."""
     folder = tmp_path_factory.mktemp("selectors")
     build_index(folder / "index", ISLES, IndexSettings(), open_encoder)
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, QUESTIONS)))
-    (folder / "likes-all").mkdir()
-    save_selector(folder / "likes-all", constant_classifier(0.9, open_index(folder / "index")))
+    (folder / "select-all").mkdir()
+    save_selector(folder / "select-all", constant_classifier(0.9, open_index(folder / "index")))
     return folder
 
 
@@ -62,7 +62,7 @@ def constant_classifier(probability: float, index: Index) -> Classifier:
     return Classifier(forest, 1.0, 0.5, index.encoder_source.fingerprint)
 
 
-def run(world: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
+def run(workspace: Path, *arguments: object, model: ScriptedModel | None = None) -> Result:
     app = typer.Typer()
     app.callback()(lambda: None)
     add_retrieval(
@@ -71,7 +71,7 @@ def run(world: Path, *arguments: object, model: ScriptedModel | None = None) -> 
             model or pytest.fail("a model was opened. Expected none, as the selectors of this test call none")
         ),
     )
-    common = ["retrieval", world / "index", "--questions", world / "questions.jsonl"]
+    common = ["retrieval", workspace / "index", "--questions", workspace / "questions.jsonl"]
     common += [] if "--modes" in arguments else ["--modes", "local"]
     result = CliRunner().invoke(app, [str(word) for word in (*common, *arguments)])
     if isinstance(result.exception, UserError):
@@ -95,11 +95,11 @@ def first_choice_model(prompts: list[str]) -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-def test_only_the_llm_selector_costs_calls_and_tokens(world: Path, tmp_path: Path) -> None:
+def test_only_the_llm_selector_uses_calls_and_tokens(workspace: Path, tmp_path: Path) -> None:
     prompts: list[str] = []
-    folder = world / "likes-all"
+    folder = workspace / "select-all"
     result = run(
-        world,
+        workspace,
         "--selectors",
         "threshold",
         folder,
@@ -127,17 +127,19 @@ def test_only_the_llm_selector_costs_calls_and_tokens(world: Path, tmp_path: Pat
     assert json.loads((tmp_path / "out" / "retrieval.json").read_text()) == found
 
 
-def test_the_table_has_one_row_per_selector(world: Path) -> None:
-    result = run(world, "--selectors", "threshold", world / "likes-all")
+def test_the_table_has_one_row_per_selector(workspace: Path) -> None:
+    result = run(workspace, "--selectors", "threshold", workspace / "select-all")
     assert result.exit_code == 0, result.output
     assert f"among the same {CANDIDATES} candidates," in " ".join(result.stdout.split())
-    assert len([line for line in result.stdout.splitlines() if line.startswith(("threshold ", str(world)))]) == 2
+    assert len([line for line in result.stdout.splitlines() if line.startswith(("threshold ", str(workspace)))]) == 2
 
 
-def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_path: Path) -> None:
+def test_without_gold_sentences_there_is_no_precision_column(workspace: Path, tmp_path: Path) -> None:
     plain = [{key: value for key, value in row.items() if key != "evidence"} for row in QUESTIONS]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, plain)))
-    result = run(world, "--selectors", "threshold", "--questions", tmp_path / "questions.jsonl", "--modes", "global")
+    result = run(
+        workspace, "--selectors", "threshold", "--questions", tmp_path / "questions.jsonl", "--modes", "global"
+    )
     assert result.exit_code == 0 and SELECTION not in result.stdout and "calls/query" in result.stdout
 
 
@@ -156,29 +158,29 @@ def test_without_gold_sentences_there_is_no_precision_column(world: Path, tmp_pa
         (("--selectors", "threshold", "--split", "train"), "--split train: no such questions"),
     ],
 )
-def test_bad_input_is_refused(world: Path, arguments: tuple[str, ...], message: str) -> None:
+def test_bad_input_is_refused(workspace: Path, arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        run(world, *arguments)
+        run(workspace, *arguments)
 
 
 def test_a_folder_without_a_selector_and_a_selector_for_another_encoder_are_refused(
-    world: Path, tmp_path: Path
+    workspace: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(
         UserError, match=r"no selector.safetensors\. Expected the folder that `modegraph train selector` made"
     ):
-        run(world, "--selectors", "threshold", tmp_path)
-    other = constant_classifier(0.9, open_index(world / "index"))
+        run(workspace, "--selectors", "threshold", tmp_path)
+    other = constant_classifier(0.9, open_index(workspace / "index"))
     save_selector(tmp_path, Classifier(other.forest, 1.0, 0.5, "another encoder"))
     with pytest.raises(UserError, match="trained with encoder another enco"):
-        run(world, "--selectors", "threshold", tmp_path)
+        run(workspace, "--selectors", "threshold", tmp_path)
 
 
-def test_one_selector_needs_no_gold_sentences(world: Path, tmp_path: Path) -> None:
+def test_one_selector_needs_no_gold_sentences(workspace: Path, tmp_path: Path) -> None:
     numbered = [{**row, "evidence": [], "supporting_sentences": [[row["gold_ids"][0], 0]]} for row in QUESTIONS]
     (tmp_path / "questions.jsonl").write_text("\n".join(map(json.dumps, numbered)))
     (tmp_path / "corpus.jsonl").write_text(json.dumps({"id": "lantern", "text": "The Lantern."}) + "\n")
     arguments = ("--questions", tmp_path / "questions.jsonl")
-    assert run(world, *arguments, "--selectors", "none").exit_code == 0
+    assert run(workspace, *arguments, "--selectors", "none").exit_code == 0
     with pytest.raises(UserError, match="sentence"):
-        run(world, *arguments, "--selectors", "none", "threshold")
+        run(workspace, *arguments, "--selectors", "none", "threshold")

@@ -126,7 +126,7 @@ def test_bootstrap_of_a_constant_difference_has_no_width():
     assert (found.mean, found.low, found.high) == (0.5, 0.5, 0.5)
 
 
-def test_copies_of_one_question_do_not_narrow_the_interval():
+def test_copies_of_questions_do_not_narrow_the_interval_if_they_are_clustered():
     rng = np.random.default_rng(5)
     values = rng.normal(0.0, 1.0, 40).tolist()
     once = bootstrap_difference(values, [0.0] * 40)
@@ -142,15 +142,15 @@ def test_bootstrap_of_uneven_clusters_weighs_rows_not_clusters():
     assert (found.mean, found.low, found.high) == (0.75, 0.0, 1.0)
 
 
-def test_bootstrap_refuses_rows_that_do_not_pair_up():
+def test_bootstrap_refuses_lists_that_are_empty_or_of_different_lengths():
     with pytest.raises(ValueError, match="2 values"):
         bootstrap_difference([1.0, 2.0], [1.0])
     with pytest.raises(ValueError, match="0 values"):
         bootstrap_difference([], [])
 
 
-def every_difference(differences):
-    """The mean differences of all resamples of seeds and questions, which are equally likely."""
+def all_resampled_means(differences):
+    """The mean difference of each resample of seeds and questions; all resamples are equally likely."""
     seeds, questions = range(len(differences)), range(len(differences[0]))
     return [
         np.mean([differences[s][q] for s in seeds_drawn for q in questions_drawn])
@@ -163,7 +163,7 @@ def test_the_bootstrap_resamples_seeds_as_well_as_questions():
     differences = [[0.1, 0.4, 0.3], [0.1, -0.4, 0.1]]
     drawn = [bootstrap_seeds(differences, 4000, seed) for seed in range(5)]
     level = 100 * expanded_level(2) / 2
-    expected = np.percentile(every_difference(differences), [level, 100 - level])
+    expected = np.percentile(all_resampled_means(differences), [level, 100 - level])
     assert drawn[0].mean == pytest.approx(np.mean(differences))
     assert np.mean([each.low for each in drawn]) == pytest.approx(expected[0], abs=0.02)
     assert np.mean([each.high for each in drawn]) == pytest.approx(expected[1], abs=0.02)
@@ -207,7 +207,7 @@ def test_the_sign_flip_test_equals_an_enumeration(differences):
 
 
 def test_the_sign_flip_test_matches_values_computed_by_hand():
-    # Six equal differences: 2 of the 2⁶ sums are as far from 0. With a seventh of the same size and the opposite sign: 16 of 128.
+    # Six equal differences: 2 of the 2⁶ sums are at least as far from 0 as the observed one. With a seventh of the same size and the opposite sign: 16 of 128.
     assert sign_flip_test([0.1] * 6) == 2 / 64
     assert sign_flip_test([0.1] * 6 + [-0.1]) == 16 / 128
     assert sign_flip_test([0.3, 0.1, -0.1]) == 6 / 8, "sums of ±.5, ±.3, ±.3 and ±.1"
@@ -216,7 +216,7 @@ def test_the_sign_flip_test_matches_values_computed_by_hand():
 def test_the_sign_flip_test_holds_its_level_and_detects_a_difference():
     rng = np.random.default_rng(5)
     null = [sign_flip_test(rng.standard_t(3, 7)) < 0.05 for _ in range(2000)]
-    assert 0.02 < np.mean(null) < 0.06, "no more than .05, even with heavy tails"
+    assert 0.02 < np.mean(null) < 0.06, "even with heavy tails, about 5 % of the tests at most should reject"
     assert np.mean([sign_flip_test(rng.normal(2, 1, 7)) < 0.05 for _ in range(300)]) > 0.9
     for count in (0, 21):
         with pytest.raises(ValueError, match=f"{count} seeds"):
@@ -257,10 +257,10 @@ def test_one_seed_never_shows_a_difference_and_six_that_agree_do():
     six = compare_seeds({"dpo": seeds_of(*[0.5] * 6), "ms": seeds_of(*[1.0] * 6)}, "dpo")["ms"]
     assert six.p == 2 / 64 and six.shown
     two_systems = {"dpo": seeds_of(*[0.5] * 6), "ms": seeds_of(*[1.0] * 6), "ipo": seeds_of(*[0.5] * 6)}
-    assert not compare_seeds(two_systems, "dpo")["ms"].shown, "4/64 after Holm"
+    assert not compare_seeds(two_systems, "dpo")["ms"].shown, "p should be 4/64 after Holm's correction"
 
 
-def test_pairs_of_seeds_cancel_differences_between_seeds():
+def test_pairing_seeds_cancels_differences_between_seeds():
     """Results differ far more between seeds than between systems; comparing them seed by seed shows the difference, whatever the order of the seeds."""
     shared = [0.1, 0.9, 0.4, 0.7, 0.2, 0.5]
     better = [level + 0.02 + 0.001 * number for number, level in enumerate(shared)]
@@ -276,7 +276,7 @@ def test_equality_needs_a_margin_and_more_than_one_seed():
     assert not compare_seeds({"dpo": seeds_of(0.5), "ms": seeds_of(0.5)}, "dpo", margin=0.03)["ms"].equal
 
 
-def test_an_unpaired_seed_is_refused_by_name():
+def test_an_unpaired_seed_is_refused_with_an_error_that_names_it():
     systems = {"dpo": seeds_of(0.5, 0.5, 0.5), "ms": seeds_of(1.0, 1.0)}
     with pytest.raises(UserError, match=r"seed 2 is unpaired: ms has no run with it \(ms: 0, 1; dpo: 0, 1, 2\)"):
         compare_seeds(systems, "dpo")
@@ -285,7 +285,7 @@ def test_an_unpaired_seed_is_refused_by_name():
 
 
 def test_the_width_of_intervals_follows_holms_procedure():
-    """An interval excludes 0 exactly if Holm's procedure rejects the bootstrap p; a single system has the plain 95 % interval."""
+    """An interval excludes 0 exactly if Holm's procedure on the bootstrap p-values rejects its hypothesis; a single system has the plain 95 % interval."""
     rng = np.random.default_rng(8)
     baseline = [0.0] * 40
     systems = {f"s{number}": (rng.normal(0.07 * number, 0.5, 40).tolist(), baseline) for number in range(6)}
@@ -298,7 +298,7 @@ def test_the_width_of_intervals_follows_holms_procedure():
         )
     rejected = {name for name, p in holm(p_values).items() if p <= 0.05}
     assert rejected == {name for name, each in found.items() if each.low > 0 or each.high < 0}
-    assert rejected and len(rejected) < 6, "some are rejected and some are not"
+    assert rejected and len(rejected) < 6, "the test needs hypotheses that are rejected and others that are not"
     for name, pair in systems.items():
         plain = bootstrap_difference(*pair)
         assert found[name].low <= plain.low and found[name].high >= plain.high and found[name].mean == plain.mean

@@ -85,7 +85,7 @@ def simulated_power(difference: float, seeds: int, level: float, draw: np.random
 
 @pytest.mark.parametrize(("seeds", "level"), [(6, 0.05), (8, 0.05), (10, 0.018)])
 def test_the_smallest_difference_is_found_in_eight_out_of_ten_studies(seeds: int, level: float) -> None:
-    """More than 80 % of simulated studies find a difference 10 % larger, and fewer than 80 % find one 10 % smaller: the figure is right within 10 %."""
+    """More than 80 % of simulated studies find a difference 10 % larger, and fewer than 80 % find one 10 % smaller, so it is correct to within 10 %."""
     smallest = difference_sd(0.03, 0.2, 40) * smallest_difference(seeds, level)
     draw = np.random.default_rng(seeds)
     assert (
@@ -94,11 +94,13 @@ def test_the_smallest_difference_is_found_in_eight_out_of_ten_studies(seeds: int
     assert simulated_power(smallest, seeds, level, draw) == pytest.approx(0.8, abs=0.04)
 
 
-def test_six_seeds_must_all_agree() -> None:
+def test_with_six_seeds_the_power_is_the_chance_that_all_differences_have_the_right_sign() -> None:
     """Computed by hand: Φ(δ)⁶ = .8 for δ = 1.79 standard deviations."""
     power = (0.5 * (1 + math.erf(smallest_difference(6, 0.05) / math.sqrt(2)))) ** 6
     assert power == pytest.approx(0.8, abs=0.02)
-    assert smallest_difference(6, 0.05) == smallest_difference(6, 0.032), "six seeds have no p between the two levels"
+    assert smallest_difference(6, 0.05) == smallest_difference(6, 0.032), (
+        "six seeds can give no p between .032 and .05, so both levels should need the same difference"
+    )
 
 
 @pytest.mark.long
@@ -120,7 +122,7 @@ def test_the_power_of_the_equality_test_equals_that_of_simulations() -> None:
         ({"looks": [{"seeds": 9, "level": 0.02}, {"seeds": 9, "level": 0.02}]}, "9, 9 seeds; each must have more"),
     ],
 )
-def test_a_study_that_cannot_decide_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_a_study_with_an_invalid_contrast_or_look_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         study(**changes)
 
@@ -165,7 +167,7 @@ def test_studies_with_injected_faults_are_refused_by_errors_that_name_the_fault(
         assert isinstance(refused.exception, UserError) and message in str(refused.exception), message
 
 
-def test_the_command_refuses_to_guess_the_time_of_an_update(tmp_path: Path) -> None:
+def test_without_trial_steps_an_arm_needs_seconds_per_update(tmp_path: Path) -> None:
     arms = values()["arms"]
     del arms["ms"]["seconds_per_update"]
     refused = plan(tmp_path, "--trial-steps", "0", arms=arms)

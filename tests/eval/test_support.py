@@ -66,7 +66,7 @@ def test_the_interval_contains_the_auc_and_narrows_with_more_sentences() -> None
     assert width(400) < 0.6 * width(50)
 
 
-def test_short_sentences_are_prefixed_with_their_question(tmp_path: Path) -> None:
+def test_rows_are_read_up_to_a_limit_and_short_sentences_are_prefixed_with_their_question(tmp_path: Path) -> None:
     rows = read_support(write_rows(tmp_path, ROWS))
     assert [row.claim for row in rows[1:3]] == ["The organ was built in 1911.", "Who paid for the organ? Ada Marlow"]
     assert [row.supported for row in rows] == [True, False, True, False]
@@ -79,7 +79,7 @@ def test_overlap_matches_values_computed_by_hand() -> None:
     assert word_overlap(SupportRow((), "Tarn", supported=True), str) == 0.0
     premise = Premise.of([("", passage) for passage in row.passages])
     assert overlaps(row.claim, premise.wordings)[0] == word_overlap(row, form_of), (
-        "the verifier computes the same share"
+        "the verifier should compute the same share"
     )
 
 

@@ -1,4 +1,4 @@
-"""The stand-in encoder, an index built with it or with another given encoder, and questions encoded as queries."""
+"""The stand-in encoder, an index built with it (or with another encoder), and questions encoded as queries."""
 
 from collections.abc import Sequence
 from pathlib import Path

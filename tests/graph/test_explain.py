@@ -42,7 +42,7 @@ ANSWERS = {QUESTION: "brandt-yard.md", PETREL_QUESTION: "petrel-count-final.md"}
 
 @pytest.fixture(scope="module")
 def harbour(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
-    """A part of examples/: the yard, its ships, and some birds."""
+    """An index of some of the example documents: about the yard, its ships, and some birds."""
     folder = tmp_path_factory.mktemp("harbour")
     (folder / "documents").mkdir()
     for pattern in PATTERNS:
@@ -175,7 +175,7 @@ def test_clues_are_the_words_and_names_of_the_question_rarest_first(harbour: Ind
     assert ("Grey Heron", True) in {(clue.text, clue.held) for clue in explanation.names}
 
 
-def test_the_nearest_propositions_of_the_passage_have_their_rank_among_all_propositions(harbour: Index) -> None:
+def test_the_propositions_of_the_passage_are_listed_with_their_rank_among_all_propositions(harbour: Index) -> None:
     explanation = explanation_of(harbour, QUESTION, "brandt-yard.md")
     cosines = harbour.data.proposition_vectors_ND @ harbour.encode_queries([QUESTION])[0]
     rows = [

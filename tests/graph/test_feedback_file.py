@@ -107,7 +107,7 @@ def test_a_locked_file_is_not_reported_as_unreadable(tmp_path: Path, monkeypatch
     assert len(store.all()) == 1
 
 
-def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_earlier_feedback_remains(tmp_path: Path) -> None:
     with mounted_disk(tmp_path / "disk") as disk:
         store = FeedbackFile(disk.folder, 1 << 30)
         store.add(entry(Vote(YARD, "up")))

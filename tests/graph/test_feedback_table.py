@@ -1,4 +1,4 @@
-"""Feedback on an index in PostgreSQL is stored in the database, for every server of the index; the table behaves like the file."""
+"""Feedback on an index in PostgreSQL is stored in the database, so that all servers of the index share it; the table behaves like the file."""
 
 import json
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def test_feedback_beyond_the_limit_is_refused(folder: Path) -> None:
     assert 10 < len(read_feedback(folder)) < 150
 
 
-def test_several_writers_lose_nothing(folder: Path) -> None:
+def test_concurrent_writers_lose_no_entries(folder: Path) -> None:
     def write(writer: int) -> None:
         for number in range(5):
             open_feedback(folder, LIMIT_BYTES).add(entry(Vote(YARD, "up"), id=f"{writer}-{number}"))

@@ -1,4 +1,4 @@
-"""Edge cases of the graph: dead rows, blocks of queries, seeds, duplicates, awkward text, summaries of every layer.
+"""Edge cases of the graph: rows without an attractive neighbour, batches of queries, seeds, duplicates, unusual text and summaries of every layer.
 
 docs/developers/behaviours.md, 3–6, 11, 13, 22, 24 and 25.
 """

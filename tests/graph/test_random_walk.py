@@ -46,7 +46,7 @@ def slow_structural(incidence_NB: sp.csr_array) -> np.ndarray:
 
 
 @given(st.integers(0, 5000))
-def test_structure_equals_a_slow_reference(seed: int) -> None:
+def test_the_structural_transition_equals_a_slow_reference(seed: int) -> None:
     block = incidence(seed)
     expected = slow_structural(block)
     T_s = structural_transition(block).toarray()
@@ -88,7 +88,7 @@ def test_walks_stay_stochastic_with_dead_rows_and_isolated_vertices(seed: int, w
 
 
 @pytest.mark.parametrize("damping", [0.15, 0.5, 0.85])
-def test_two_vertices_have_a_closed_form(damping: float) -> None:
+def test_pagerank_on_two_vertices_equals_the_closed_form(damping: float) -> None:
     swap = np.array([[0, 1], [1, 0]], np.float32)
     mass = personalised_pagerank(swap, restart_at(np.array([0]), 2), damping)
     assert mass[:, 0] == pytest.approx([1 / (1 + damping), damping / (1 + damping)], abs=1e-5)
@@ -147,7 +147,7 @@ def test_walks_converge_at_every_allowed_damping(graph: str, damping: float) -> 
 
 
 @pytest.mark.parametrize("damping", [1.0, 1.5, -0.1, float("nan")])
-def test_a_walk_that_never_converges_is_refused(damping: float) -> None:
+def test_a_damping_outside_0_to_1_is_refused(damping: float) -> None:
     restart = restart_at(np.array([0]), 9)
     with pytest.raises(ValueError, match="damping"):
         personalised_pagerank(ring(9), restart, damping)

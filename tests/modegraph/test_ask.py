@@ -1,4 +1,4 @@
-"""Answers of the Python API: equal to those of the underlying functions, streamed by a model in the process and over HTTP, with invalid citations removed."""
+"""Answers of the Python API: equal to those of the underlying functions, streamed by a model in this process and over HTTP, with invalid citations removed."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def test_an_answer_has_text_citations_and_evidence(isles: mg.Index) -> None:
     assert "Ada Marlow [1]" in str(answer) and "Ada Marlow" in repr(answer)
 
 
-def test_a_model_given_by_name_is_opened_once_and_replaced_by_the_next(
+def test_a_model_given_by_name_is_opened_again_only_if_the_name_changes(
     isles: mg.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
@@ -122,7 +122,7 @@ def test_token_counts_that_the_server_leaves_empty_are_zero(isles: mg.Index) -> 
 
 
 @pytest.mark.long
-def test_an_answer_without_evidence_needs_no_call(isles: mg.Index, tiny_run: mg.Run) -> None:
+def test_an_answer_without_evidence_needs_no_model_call(isles: mg.Index, tiny_run: mg.Run) -> None:
     isles.delete(*isles.sources)
     with chat_server(lambda body, number: REPLY) as server:
         spec = f"openai:m@{server.url}"
@@ -141,7 +141,7 @@ def test_the_underlying_functions_give_the_same_answer(isles: mg.Index, tiny_run
     assert isles.ask(QUESTION, model=model, top_k=2, max_answer_tokens=16).text == (expected.answer or expected.reason)
 
 
-def test_by_default_absence_is_estimated_and_with_abstain_0_every_question_is_declined(
+def test_by_default_absence_is_estimated_and_with_abstain_0_the_question_is_declined(
     isles: mg.Index, tiny_run: mg.Run
 ) -> None:
     model = ScriptedModel(lambda request: REPLY)

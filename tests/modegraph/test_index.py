@@ -112,7 +112,7 @@ def test_an_edit_is_visible_in_the_next_call_of_every_handle(isles: mg.Index) ->
 
 
 @pytest.mark.long
-def test_threads_read_complete_generations_while_others_edit(isles: mg.Index) -> None:
+def test_threads_read_complete_generations_while_another_edits(isles: mg.Index) -> None:
     """Two documents are added and deleted together: a reader finds both or neither, and no call fails."""
     halves = [mg.Document(f"half-{n}", f"Half {n}", f"Zebrine half {n} of the Zebrine bell.") for n in range(2)]
     stop, counts, problems = threading.Event(), set[int](), list[BaseException]()

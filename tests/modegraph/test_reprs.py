@@ -97,7 +97,7 @@ def test_the_picture_of_the_paths_is_a_graph_from_the_question_to_the_passages(i
     assert ends and all(start < end for start, end in ends)
 
 
-def test_a_mode_without_paths_draws_none_and_an_empty_result_says_so(isles: mg.Index) -> None:
+def test_a_mode_without_paths_has_no_picture_and_an_empty_result_shows_nothing_found(isles: mg.Index) -> None:
     assert "<svg" not in isles.retrieve(QUESTION, mode="dense")._repr_html_()
     isles.delete(*isles.sources)
     assert "Nothing found." in check_markup(isles.retrieve(QUESTION)._repr_html_()).text

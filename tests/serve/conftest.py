@@ -84,12 +84,13 @@ class Stack:
 
 @pytest.fixture
 def stack(shared_isles: Path) -> Iterator[Stack]:
+    """Each call starts a server on `shared_isles` and its upstream server, and returns both."""
     with ExitStack() as exits:
         yield Stack(exits, shared_isles)
 
 
 @pytest.fixture(scope="session")
 def shared_stack(shared_isles: Path) -> Iterator[tuple[Running, ChatServer]]:
-    """A server for requests that it refuses or that only search, and its upstream server, which no such request may reach."""
+    """A server shared by tests that only search or whose requests it refuses, and its upstream server, which none of these requests may reach."""
     with ExitStack() as exits:
         yield Stack(exits, shared_isles)()

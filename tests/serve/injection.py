@@ -72,7 +72,7 @@ class Case:
 
 
 def cases() -> list[Case]:
-    """Every attack on every subject."""
+    """A case for every attack and every subject."""
     found = []
     for (number, subject), (kind, attack) in product(enumerate(SUBJECTS), ATTACKS.items()):
         text = f"{subject} stands in the north of the isles. People there speak of “{kind}”. {attack.format(subject=subject)}"

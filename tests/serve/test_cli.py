@@ -66,7 +66,7 @@ def test_without_a_model_the_evidence_is_printed(hashed_isles: Path) -> None:
     assert "Ada Marlow · ada 0–" in shown
 
 
-def test_with_a_model_the_answer_is_cited(hashed_isles: Path) -> None:
+def test_with_a_model_the_answer_and_its_citations_are_printed(hashed_isles: Path) -> None:
     shown = run(hashed_isles, QUESTION, "--model", "scripted")
     assert shown.startswith("Ada Marlow\n") and "Reason: She died then [1]." in shown
     full = json.loads(run(hashed_isles, QUESTION, "--model", "scripted", "--json"))
@@ -100,7 +100,7 @@ def test_unsupported_sentences_are_marked_dropped_or_ignored(hashed_isles: Path)
     assert dropped["reason"] == "Ada Marlow was born in Tarn." and len(dropped["unsupported"]) == 1
 
 
-def test_a_question_that_the_documents_do_not_cover_is_not_answered_and_no_model_is_called(hashed_isles: Path) -> None:
+def test_with_abstain_a_question_that_the_documents_do_not_cover_is_refused_without_a_call(hashed_isles: Path) -> None:
     model = ScriptedModel(lambda request: "###Reason: so [1]. ###Answer: yes", name="scripted")
     arguments = (hashed_isles, "Do statins lower mortality after strokes?", "--model", "scripted")
     shown = invoke(*arguments, "--abstain", 0.5, model=model).stdout
@@ -192,14 +192,14 @@ def test_a_trace_file_contains_the_evidence_and_the_settings(hashed_isles: Path,
 def test_a_retrieval_that_stops_early_shows_its_evidence_and_fails(
     hashed_isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = graph.retrieve.retrieve.retrieve
+    original_retrieve = graph.retrieve.retrieve.retrieve
     models: list[Any] = []
 
     def stop_early(
         opened_index: Index, question: str, settings: RetrieveSettings, model: LanguageModel | None
     ) -> Evidence:
         models.append(model)
-        found = whole(opened_index, question, settings)
+        found = original_retrieve(opened_index, question, settings)
         return replace(found, trace=replace(found.trace, stopped="the server went away"))
 
     monkeypatch.setattr(graph.retrieve.retrieve, "retrieve", stop_early)

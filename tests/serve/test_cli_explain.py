@@ -1,4 +1,4 @@
-"""`modegraph explain`: its output as text and as JSON, and its refusals."""
+"""`modegraph explain`: its output as text and as JSON, and its errors for bad input."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The parts of an index that callers may see: each is computed once, and every one of several simultaneous callers gets the part that it requested."""
+"""The parts of an index that callers may see: a cached part is reused, and each of several simultaneous callers gets the part that it requested."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,7 +25,7 @@ def test_simultaneous_callers_get_the_parts_that_they_request(
     assert whole.restricted_to(()) is whole and len(whole._views) == 1
 
 
-def test_a_part_is_computed_once(shared_isles: Path) -> None:
+def test_a_cached_part_is_reused(shared_isles: Path) -> None:
     whole = Generation(open_index(shared_isles, lambda spec: HashEncoder()))
     where = (parse_condition("source=tarn"),)
     assert whole.restricted_to(where) is whole.restricted_to(where)

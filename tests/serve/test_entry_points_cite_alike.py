@@ -47,7 +47,7 @@ NORMALISED_CITATIONS = {
 }
 """Citations of passages that exist, and the form in which they are shown."""
 NOT_CITATIONS = ("a[0]=b[99]", "`x[9]`", "as in [2019] UKSC 5 it was held", "(see above)", "f(x) = [x]")
-"""Texts with brackets that are no citations and are left unchanged."""
+"""Texts with brackets that are not citations and are left unchanged."""
 REASON = "It says " + ", ".join([*CITATIONS_OF_NO_PASSAGE, *NORMALISED_CITATIONS]) + "."
 ANSWER = (
     "1911 [1]; "

@@ -73,7 +73,7 @@ def test_sampling_depends_on_the_seed_and_not_on_the_other_requests(model: HfMod
 
 
 def test_requests_with_the_same_prompt_are_decoded_side_by_side(model: HfModel, monkeypatch) -> None:
-    """The input has one row per prompt until half of the prompts are finished, and as many columns as any prompt has unfinished requests.
+    """The input has one row per prompt until half of the prompts are finished, and as many columns as the largest number of unfinished requests of one prompt.
 
     The texts equal those of single calls.
     """
@@ -123,7 +123,7 @@ def test_prompts_that_differ_only_in_padding_are_different_prompts(model: HfMode
     assert (long - short).abs().max() > 1e-3
 
 
-def test_cached_logits_equal_uncached_ones_even_after_prompts_left_the_cache(model: HfModel) -> None:
+def test_cached_logits_equal_uncached_ones_even_after_prompts_have_left_the_cache(model: HfModel) -> None:
     """Prompts of different lengths, two rows each, with forced tokens; the rows of prompts 0 and 2 end first, then one of prompt 3."""
     stop, steps = 2, 6
     prompts = [[5, 7, 9], [4, 6], [8, 3, 3, 5, 7], [9, 4, 8, 6]]
@@ -143,11 +143,11 @@ def test_cached_logits_equal_uncached_ones_even_after_prompts_left_the_cache(mod
         return torch.nn.functional.one_hot(tokens_U, logits_UV.shape[-1])
 
     with torch.inference_mode():
-        drawn = decode_side_by_side(model._model, ids_BT, mask_BT, force, steps, frozenset([stop]))
-        for ids, tokens, recorded in zip(rows, drawn, logits_of, strict=True):
+        generated = decode_side_by_side(model._model, ids_BT, mask_BT, force, steps, frozenset([stop]))
+        for ids, tokens, recorded in zip(rows, generated, logits_of, strict=True):
             whole_TV = model._model(input_ids=torch.tensor([ids + tokens])).logits[0, len(ids) - 1 : -1]
             torch.testing.assert_close(torch.stack(recorded), whole_TV, atol=1e-4, rtol=1e-4)
-    assert list(map(len, drawn)) == [2, 3, 6, 6, 3, 1, 5, 6]
+    assert list(map(len, generated)) == [2, 3, 6, 6, 3, 1, 5, 6]
 
 
 @pytest.mark.parametrize("window", [None, 8])
@@ -158,9 +158,11 @@ def test_a_model_that_cannot_decode_side_by_side_decodes_each_row_separately(
     if window is None:
         name, attention = "ignores_mask", ALL_ATTENTION_FUNCTIONS["sdpa"]
 
-        def ignore_mask(module: Any, query: Any, key: Any, value: Any, mask: torch.Tensor | None, **rest: Any) -> Any:
+        def ignore_mask(
+            module: Any, query: Any, key: Any, value: Any, mask: torch.Tensor | None, **options: Any
+        ) -> Any:
             causal = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril(key.shape[2] - query.shape[2])
-            return attention(module, query, key, value, causal[None, None], **rest)
+            return attention(module, query, key, value, causal[None, None], **options)
 
         monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._global_mapping, name, ignore_mask)
         model = open_hf(str(tiny_llama))
@@ -237,7 +239,7 @@ def test_threads_share_a_model(model: HfModel) -> None:
 def test_the_sampling_defaults_of_a_model_do_not_affect_greedy_decoding(
     tiny_llama: Path, tmp_path: Path, model: HfModel
 ) -> None:
-    folder = tmp_path / "bent"
+    folder = tmp_path / "with-sampling-defaults"
     shutil.copytree(tiny_llama, folder)
     defaults = {"eos_token_id": model._tokenizer.eos_token_id, "repetition_penalty": 5.0, "do_sample": True, "top_k": 3}
     (folder / "generation_config.json").write_text(json.dumps(defaults))

@@ -153,7 +153,7 @@ def test_a_changed_row_is_dropped_and_its_call_repeated(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", ["postgresql"], indirect=True)
-def test_a_server_that_drops_the_connection_gets_one_retry(file: Path) -> None:
+def test_a_request_is_repeated_when_postgresql_has_dropped_the_connection(file: Path) -> None:
     ledger = Ledger(ScriptedModel(echo), file)
     ledger.complete([request_of("a")])
     rows_of(file, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'modegraph'")

@@ -59,7 +59,7 @@ def test_a_call_that_is_made_is_not_reported_as_replayed(tmp_path: Path) -> None
 
 @pytest.mark.long
 def test_the_time_of_replayed_calls_is_the_time_that_the_original_calls_took_together(tmp_path: Path) -> None:
-    """Calls to a server ran concurrently, so the longest counts; calls of a local model ran in one batch, so the times of its requests are added."""
+    """Calls to a server ran concurrently, so the longest counts; calls to a local model ran in one batch, so their times are added."""
     requests = [request_of(text) for text in ("0.1", "0.10", "0.100", "0.1000")]
     for size, together in ((1, max), (4, sum)):
         file = tmp_path / str(size) / FILE
@@ -88,9 +88,9 @@ def test_a_call_with_a_changed_time_is_repeated(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.floats(0, 100)), st.integers(1, 9))
-def test_parallel_calls_take_at_least_their_sum_divided_by_the_lanes_and_at_most_their_sum(
-    seconds: list[float], lanes: int
+def test_calls_in_parallel_take_at_least_their_sum_divided_by_the_parallelism_and_at_most_their_sum(
+    seconds: list[float], parallel: int
 ) -> None:
-    whole = parallel_seconds(seconds, lanes)
-    assert max([*seconds, sum(seconds) / lanes]) <= whole * (1 + 1e-9) + 1e-9 and whole <= sum(seconds) * (1 + 1e-9)
-    assert parallel_seconds(seconds[1:], lanes) <= whole * (1 + 1e-9)
+    total = parallel_seconds(seconds, parallel)
+    assert max([*seconds, sum(seconds) / parallel]) <= total * (1 + 1e-9) + 1e-9 and total <= sum(seconds) * (1 + 1e-9)
+    assert parallel_seconds(seconds[1:], parallel) <= total * (1 + 1e-9)

@@ -1,6 +1,6 @@
 """A server in front of an engine in another process computes with one thread, and does not change the environment that the engine inherits.
 
-A server that runs a language model itself uses every core."""
+A server that runs its model or verifier with torch uses every core."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_one_thread_is_used_unless_the_environment_sets_another_number(
         (None, "", False, False),
     ],
 )
-def test_every_core_is_used_only_if_this_process_runs_a_model(
+def test_computes_here_is_true_only_if_torch_runs_the_model_or_the_verifier(
     model: str | None, verifier: str, openvino: bool, here: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("serve.engines", "graph.answer.model_verifier"):

@@ -75,8 +75,8 @@ def test_a_brief_failure_is_retried(status: int) -> None:
 
 
 @pytest.mark.long
-def test_a_call_to_our_own_server_waits_longer_instead_of_retrying() -> None:
-    """An abandoned reply is still being generated: a retry would double the work of a busy server."""
+def test_a_call_to_a_vllm_server_that_modegraph_started_waits_longer_instead_of_retrying() -> None:
+    """A busy server continues to generate a reply after the client has given up on it, so a retry would double its work."""
 
     def slow(body: dict[str, object], number: int) -> str:
         time.sleep(0.5)

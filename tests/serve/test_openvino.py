@@ -49,7 +49,7 @@ def test_the_engine_agrees_with_transformers_for_single_and_simultaneous_request
 def test_a_prompt_shared_by_several_requests_is_prefilled_once(
     model: OpenVinoModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step prefills at most BATCH_TOKENS tokens, so the number of steps shows how often the prompt that eight requests share is read."""
+    """A step prefills at most BATCH_TOKENS tokens, so the number of steps shows how often the prompt that eight requests share is prefilled."""
     long = (Message("user", f"{'The ferry was built in 1911. ' * (2 * BATCH_TOKENS // 8)}When?"),)
     requests = [CompletionRequest(long, 4, 1.0, seed=seed) for seed in range(8)]
     pipeline, steps = model._pipeline, []
@@ -60,11 +60,11 @@ def test_a_prompt_shared_by_several_requests_is_prefilled_once(
             return getattr(pipeline, name)
 
     monkeypatch.setattr(model, "_pipeline", StepCounter())
-    drawn = model.complete(requests)
+    completions = model.complete(requests)
     assert len(steps) < 12, (
-        "the prompt should be prefilled once: for each request, it alone would take more than sixteen steps"
+        "the shared prompt should be prefilled once; prefilling it for each of the eight requests would take more than sixteen steps"
     )
-    assert len({each.text for each in drawn}) > 1
+    assert len({each.text for each in completions}) > 1
 
 
 @pytest.mark.parametrize("pretrained", filter(is_fetched, MODELS.values()), ids=lambda model: model.name)
@@ -88,7 +88,7 @@ def test_the_light_tokenizer_agrees_with_the_tokenizer_of_transformers(pretraine
 
 
 def test_the_engine_answers_without_torch_transformers_or_openai() -> None:
-    """In a separate process: importing torch takes five seconds and 0.4 GB, transformers one second, openai half a second."""
+    """Runs in a separate process. Importing torch would take five seconds and 0.4 GB, transformers one second, openai half a second."""
     code = (
         "import sys; from serve.engines import open_model;"
         "from graph.types import CompletionRequest, Message;"
@@ -115,7 +115,7 @@ def test_a_negative_top_k_sets_no_limit(model: OpenVinoModel) -> None:
     assert model.stream(request, lambda ids: False, Sampling(top_k=-1)) == model.complete([request])[0]
 
 
-def test_a_watcher_gets_each_token_and_can_end_the_text(model: OpenVinoModel) -> None:
+def test_a_watcher_is_called_after_each_token_and_can_stop_the_generation(model: OpenVinoModel) -> None:
     lengths: list[int] = []
 
     def watch(ids: list[int]) -> bool:

@@ -113,7 +113,7 @@ def test_an_unreachable_server_is_left_out() -> None:
 
 
 @pytest.mark.long
-def test_if_no_server_is_left_the_run_ends_with_the_error_of_the_last() -> None:
+def test_if_every_server_fails_the_run_ends_with_the_error_of_a_server() -> None:
     def gone(body: dict[str, Any], number: int) -> tuple[int, str]:
         return 500, "gone"
 

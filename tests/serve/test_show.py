@@ -31,7 +31,7 @@ def test_evidence_shows_rank_score_title_source_offsets_and_text() -> None:
     shown = show_evidence(Evidence("q", passages=(Scored(PASSAGE, 0.5),), summaries=(Scored(summary, 0.25),)))
     assert "1. 0.500 · Tides · a.md 12–40 · p1" in shown
     assert "High [2Jat noon. Low at dusk." in shown
-    assert "1. 0.250 · layer 1 · of 2 passages" in shown and "All of it." in shown
+    assert "1. 0.250 · layer 1 · from 2 passages" in shown and "All of it." in shown
     assert show_evidence(Evidence("q")) == "Nothing found."
 
 

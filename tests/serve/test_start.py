@@ -35,7 +35,7 @@ from serve.engines import open_model
 for model in sys.argv[2:]:
     open_model(f"hf:{model}")
 from huggingface_hub.utils import are_progress_bars_disabled
-print("a fetch shows no progress" if are_progress_bars_disabled() else "a fetch shows progress")
+print("a download shows no progress" if are_progress_bars_disabled() else "a download shows progress")
 """
 OPEN_WRONG_NAME = """
 import sys
@@ -68,10 +68,10 @@ def test_opening_a_model_prints_nothing_although_a_download_would_show_progress(
 ) -> None:
     pytest.importorskip("bitsandbytes")
     done = run(OPEN_MODELS, "--help", tiny_llama, tiny_adapter)
-    assert done.stderr == "" and done.stdout.endswith("a fetch shows progress\n")
+    assert done.stderr == "" and done.stdout.endswith("a download shows progress\n")
 
 
-def test_a_wrong_name_is_reported_before_anything_heavy_is_imported() -> None:
+def test_a_wrong_name_is_reported_before_torch_is_imported() -> None:
     *lines, has_torch = run(OPEN_WRONG_NAME, HF_HUB_OFFLINE="1").stdout.splitlines()
     assert len(lines) == 2 and all(
         line.startswith("hf:my-ms: no such folder, not in the hub's cache") for line in lines

@@ -1,4 +1,4 @@
-"""vLLM as the model of a command: adapters of one base are selected by name, samples come from the selected one, and no server remains."""
+"""vLLM as the model of a command: adapters of one base are selected by name, samples come from the selected one, and a server ends with its parent process."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_here, logps_of_samples
+from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_by_transformers, logps_of_samples
 from eval.alignment.sample_by_vllm import draw_by_vllm
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
@@ -70,7 +70,7 @@ def test_samples_come_from_the_requested_adapter(adapters: list[Path]) -> None:
                     [logps_of_samples(policy.model, s) - logps_of_samples(other.model, s) for s in samples]
                 ).mean()
             )
-            for engine, samples in (("vllm", vllm_samples), ("hf", draw_here(policy, prompts, SETTINGS)))
+            for engine, samples in (("vllm", vllm_samples), ("hf", draw_by_transformers(policy, prompts, SETTINGS)))
         }
         assert divergence["hf"] > 0.2, (
             "the samples should come from the adapter: samples from the base have a divergence of about 0"
@@ -110,7 +110,7 @@ def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) ->
     same, tokens, window, url = done.stdout.split()
     assert same == "True" and 1 <= int(tokens) <= 8 and int(window) == 1024, done.stderr
     port = url.rpartition(":")[2].partition("/")[0]
-    until(lambda: not serving_at(port), 60)
+    until(lambda: not process_has_port(port), 60)
 
 
 def test_if_vllm_does_not_start_the_error_names_the_variable_to_set(
@@ -123,7 +123,7 @@ def test_if_vllm_does_not_start_the_error_names_the_variable_to_set(
         open_vllm(str(base))
 
 
-def serving_at(port: str) -> bool:
+def process_has_port(port: str) -> bool:
     """Whether a process has this port on its command line."""
     return any(
         port.encode() in entry.read_bytes().split(b"\0")

@@ -48,12 +48,12 @@ pytestmark = with_vllm
 READY_S = 300
 QUESTION = [{"role": "user", "content": "Who built the Lantern?"}]
 VLLM_ARGUMENTS = ("--enforce-eager", "--max-model-len=2048")
-CONVERSATIONS = 200
+QUESTION_COUNT = 200
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with an index, a tiny model, and two adapters of it with different ranks."""
+    """A folder with an index, a tiny model, and two adapters for that model with different ranks."""
     folder = tmp_path_factory.mktemp("vllm-server")
     build_index(folder / "index", ISLES, IndexSettings(), lambda spec: HashEncoder())
     (folder / "pairs").mkdir()
@@ -80,7 +80,7 @@ def server(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
 
 @contextmanager
 def vllm_serving(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
-    """The server, the services of its application and the child, when the child is ready."""
+    """The server, the services of its application and the child, once the child is ready; until then, chat is refused with 503."""
     adapters = (f"sft={world / 'sft'}", f"ms={world / 'ms'}")
     options = VllmOptions(PYTHON, VLLM_ARGUMENTS)
     with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
@@ -167,7 +167,9 @@ def test_adapters_answer_under_their_names(server: tuple[Running, Any, Supervise
         client.chat.completions.create(model="dpo", messages=QUESTION)  # type: ignore[arg-type]
 
 
-def test_structured_output_and_rewriting_work(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_an_answer_follows_its_schema_and_a_follow_up_question_is_rewritten(
+    server: tuple[Running, Any, SupervisedServer],
+) -> None:
     running, _, _ = server
     schema = {
         "type": "object",
@@ -192,7 +194,9 @@ def test_structured_output_and_rewriting_work(server: tuple[Running, Any, Superv
     assert completion["retrieval"]["rewritten_by"] in ("model", "turns") and completion["retrieval"]["question"] != ""
 
 
-def test_vllm_reports_its_window_and_counts_a_prompt(server: tuple[Running, Any, SupervisedServer]) -> None:
+def test_vllm_reports_its_context_window_and_the_tokens_of_a_prompt(
+    server: tuple[Running, Any, SupervisedServer],
+) -> None:
     running, _, child = server
     turns = answer_messages("Who built the Lantern? " * 200, ())
     tokenizer = AutoTokenizer.from_pretrained(child.spec.model)
@@ -227,13 +231,13 @@ def test_metrics_agree_with_those_of_the_engine(server: tuple[Running, Any, Supe
 def test_the_engine_gets_the_same_tokens_as_in_training(
     server: tuple[Running, Any, SupervisedServer], world: Path
 ) -> None:
-    """`CONVERSATIONS` questions; three out of four contain the text of a special token of the model."""
+    """Asks `QUESTION_COUNT` questions, three quarters of which contain the text of a special token of the model."""
     _, services, child = server
     tokenizer = AutoTokenizer.from_pretrained(world / "tiny")
     index = open_index(world / "index", lambda spec: HashEncoder())
     special_tokens = ["", "<|im_end|>", "<|im_start|>system", "<|pad|>"]
     with httpx2.Client(headers={"Authorization": f"Bearer {child.key}"}, timeout=30) as client:
-        for number in range(CONVERSATIONS):
+        for number in range(QUESTION_COUNT):
             question = f"Who built the Lantern {special_tokens[number % 4]} in {number}?"
             k = 1 + number % 5
             body = {"model": "sft", "messages": [{"role": "user", "content": question}], "retrieval": {"k": k}}

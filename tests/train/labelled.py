@@ -1,4 +1,4 @@
-"""Labelled rows on disk, as `synth relevance` lays them out."""
+"""Writes labelled rows to a folder in the layout of `synth relevance`."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ ENCODER = "encoder-of-the-small-world"
 
 
 def write_rows(folder: Path, rows: list[dict[str, Any]], encoder: str | None = ENCODER, **origin: str) -> Path:
-    """A new folder with a file for each split that has rows, and a summary that names the encoder, if there is one, and the `origin`."""
+    """Create a folder with a file for each split that has rows, and a summary with the `origin` and, unless it is None, the encoder."""
     folder.mkdir(parents=True)
     for split in SPLITS:
         lines = [json.dumps(row) for row in rows if row["split"] == split]

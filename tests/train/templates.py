@@ -75,10 +75,14 @@ STYLES = {
     ),
 }
 NO_SYSTEM = "{%- if messages[0].role == 'system' -%}{{- raise_exception('System role not supported') -}}{%- endif -%}"
+"""The beginning of a template that refuses system messages."""
 
 
 def tokenizer_of(style: Style) -> PreTrainedTokenizerBase:
-    """A small tokenizer with the special tokens of the style; <think> and </think> are ordinary added tokens, as in Qwen3."""
+    """A small tokenizer with the template and end token of the style, and special tokens for all styles.
+
+    <think> and </think> are ordinary added tokens, as in Qwen3.
+    """
     tokenizer = train_tokenizer(TEXTS, 600, 512)
     special = ["<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<s>", "</s>", "[INST]"]
     tokenizer.add_tokens(special, special_tokens=True)

@@ -55,7 +55,7 @@ def normal(*shape: int, seed: int = 0) -> Tensor:
 def closed_form_gradient(
     method: Method, delta_K: Sequence[float], rewards_K: Sequence[float], beta: float, beta_reward: float
 ) -> list[float]:
-    """∂/∂Δ_i in Python floats. MS: β p_f,i (log p_f,i − log p_r,i − KL(p_f ‖ p_r)); DPO: β (p_f,i − p_r,i)."""
+    """∂ loss / ∂Δ_i in Python floats. MS: β p_f,i (log p_f,i − log p_r,i − KL(p_f ‖ p_r)); DPO: β (p_f,i − p_r,i)."""
 
     def softmax(scores: Sequence[float]) -> list[float]:
         top = max(scores)
@@ -247,7 +247,7 @@ def test_extreme_log_ratios_leave_loss_gradient_and_figures_finite(method: Metho
 
 
 @pytest.mark.parametrize("extreme", [1e4, -1e4])
-def test_a_hard_label_stays_finite_at_extreme_log_ratios(extreme: float) -> None:
+def test_the_loss_with_a_hard_label_stays_finite_at_extreme_log_ratios(extreme: float) -> None:
     """DPO's pairs carry the rewards (0, −∞)."""
     rewards = torch.tensor([0.0, -math.inf])
     loss, figures, gradient = loss_and_gradient(
@@ -283,7 +283,7 @@ def test_bfloat16_is_converted_before_anything_is_subtracted(method: Method) -> 
 
 @METHODS
 def test_a_batch_is_left_unchanged(method: Method, base: Path) -> None:
-    """The objective does not change log-probabilities, reference and rewards; neither layout changes packed rows and groups."""
+    """The objective does not change log-probabilities, reference or rewards; neither layout changes packed rows, groups or weights."""
     batch, sizes = batch_of([3, 2], 5), [3, 2]
     before = [each.clone() for each in batch]
     logps_R = batch[0].clone().requires_grad_()
@@ -360,11 +360,12 @@ def scored_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def sft_adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("adapter") / "run"
-    train_sft(SftSettings(**common(base, data, output, lora=LoraSettings(rank=4, alpha=8), max_steps=3)))
+    train_sft(SftSettings(**run_values(base, data, output, lora=LoraSettings(rank=4, alpha=8), max_steps=3)))
     return output
 
 
-def common(model: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
+def run_values(model: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
+    """The settings of a short training run, with `changes`."""
     values = {"model": str(model), "data": str(data), "output": str(output), "learning_rate": 3e-3, "batch_size": 3}
     return {**values, "max_steps": 4, "logging_steps": 1} | changes
 
@@ -385,7 +386,7 @@ def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
     layout: str, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     """The gradient of the loss of rows equals finite differences in the weights with the reference held constant, so the reference does not contribute."""
-    trainer = trainer_of(common(base, scored_data, tmp_path / "run", layout=layout, **SCORED), tmp_path / "work")
+    trainer = trainer_of(run_values(base, scored_data, tmp_path / "run", layout=layout, **SCORED), tmp_path / "work")
     model, inputs = trainer.model.eval(), list(trainer.train_dataset)
     assert not any(example.reference_K.requires_grad for example in inputs)
     trainer.compute_loss(model, inputs).backward()
@@ -403,7 +404,7 @@ def test_the_gradient_of_the_weights_is_that_of_the_policy_alone(
 
 
 def test_training_an_adapter_leaves_its_base_unchanged(sft_adapter: Path, scored_data: Path, tmp_path: Path) -> None:
-    trainer = trainer_of(common(sft_adapter, scored_data, tmp_path / "run", **SCORED), tmp_path / "work")
+    trainer = trainer_of(run_values(sft_adapter, scored_data, tmp_path / "run", **SCORED), tmp_path / "work")
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     reference = [example.reference_K.clone() for example in trainer.train_dataset]
     trainer.train()
@@ -429,7 +430,7 @@ def test_training_an_adapter_leaves_its_base_unchanged(sft_adapter: Path, scored
 def test_the_first_step_starts_at_the_reference(
     change: dict[str, Any], nats: float, base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    train_once(MsSettings(**common(base, scored_data, tmp_path / "run", max_steps=1, **SCORED) | change))
+    train_once(MsSettings(**run_values(base, scored_data, tmp_path / "run", max_steps=1, **SCORED) | change))
     (first,) = log_of(tmp_path / "run")
     assert abs(first["rewards/chosen"]) < 0.5 * nats and abs(first["rewards/rejected"]) < 0.5 * nats
     assert first["shares/entropy"] == pytest.approx(1, abs=1e-4)
@@ -444,7 +445,9 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
     for part in (model, load_tokenizer(str(base))):
         part.save_pretrained(tmp_path / "dropout")
     train_once(
-        MsSettings(**common(tmp_path / "dropout", scored_data, tmp_path / "run", max_steps=1, layout=layout, **SCORED))
+        MsSettings(
+            **run_values(tmp_path / "dropout", scored_data, tmp_path / "run", max_steps=1, layout=layout, **SCORED)
+        )
     )
     (first,) = log_of(tmp_path / "run")
     assert abs(first["rewards/chosen"]) < 1e-5 and abs(first["rewards/rejected"]) < 1e-5
@@ -452,7 +455,7 @@ def test_a_model_with_dropout_starts_at_the_reference_too(
 
 def test_bfloat16_training_keeps_weights_and_losses_in_float32(base: Path, scored_data: Path, tmp_path: Path) -> None:
     """A learning rate of 1e-6 moves weights of .02 by less than bfloat16 resolves; master weights in float32 still move."""
-    values = common(base, scored_data, tmp_path / "run", precision="bfloat16", learning_rate=1e-6, **SCORED)
+    values = run_values(base, scored_data, tmp_path / "run", precision="bfloat16", learning_rate=1e-6, **SCORED)
     trainer = trainer_of(values, tmp_path / "work")
     before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters()}
     assert {weight.dtype for weight in before.values()} == {torch.float32}
@@ -493,7 +496,7 @@ def test_whole_responses_are_trained_on_with_their_end_token(
     source = data if kind == "pairs" else scored_data
     write_jsonl(tmp_path / "train.jsonl", (row for _, row in read_jsonl(source / "train.jsonl")))
     tokenizer = load_tokenizer(str(base))
-    run = MsSettings(**common(base, tmp_path, tmp_path / "run", **SCORED))
+    run = MsSettings(**run_values(base, tmp_path, tmp_path / "run", **SCORED))
     groups = read_preference_data(run, tokenizer, 0.1).train
     longest = max(group.longest_tokens for group in groups)
     capsys.readouterr()
@@ -520,7 +523,7 @@ def test_log_probabilities_of_chosen_and_rejected_are_logged_separately(base: Pa
     uniform, tokenizer = uniform_model(base), load_tokenizer(str(base))
     for part in (uniform, tokenizer):
         part.save_pretrained(tmp_path / "uniform")
-    values = common(tmp_path / "uniform", data, tmp_path / "run", batch_size=12, max_steps=1)
+    values = run_values(tmp_path / "uniform", data, tmp_path / "run", batch_size=12, max_steps=1)
     train_once(MsSettings(**values))
     (first,) = log_of(tmp_path / "run")
     rows, token_nats = [preference(number) for number in range(12)], math.log(uniform.config.vocab_size)
@@ -568,7 +571,7 @@ def test_sft_trains_on_the_prompts_that_the_server_reads(server: HfModel, base: 
     """SFT on rows whose prompts contain the text of special tokens."""
     rows = [replace(preference(n), prompt=(Message("user", AWKWARD_TEXTS[n]),)) for n in range(len(AWKWARD_TEXTS) - 1)]
     write_jsonl(tmp_path / "train.jsonl", (preference_to_json(row) for row in rows))
-    run = SftSettings(**common(base, tmp_path, tmp_path / "run"))
+    run = SftSettings(**run_values(base, tmp_path, tmp_path / "run"))
     found = [
         (list(group.prompt + response[:context]), server._tokenizer.decode(response[context:-1]))
         for group in read_sft_data(run, server._tokenizer).train
@@ -627,7 +630,7 @@ def test_greedy_answers_equal_decoding_one_token_at_a_time_whatever_the_generati
 def test_a_policy_that_only_repeats_itself_is_detected(base: Path, scored_data: Path, tmp_path: Path) -> None:
     """All tokens are equally likely: the arg max is always token 0, so no answer ends. The limit is twice the longest response."""
     tokenizer = load_tokenizer(str(base))
-    run = MsSettings(**common(base, scored_data, tmp_path / "run", responses=2, **SCORED))
+    run = MsSettings(**run_values(base, scored_data, tmp_path / "run", responses=2, **SCORED))
     dev = read_preference_data(run, tokenizer, 0.0).dev
     longest = max(len(response) for group in dev for response in group.tokenized.responses)
     logged: list[dict[str, float]] = []
@@ -650,8 +653,8 @@ def test_generation_figures_are_logged_at_their_steps_and_change_no_weight(
     base: Path, scored_data: Path, tmp_path: Path
 ) -> None:
     values = SCORED | {"max_steps": 5, "logging_steps": 3}
-    train_once(MsSettings(**common(base, scored_data, tmp_path / "without", **values)))
-    train_once(MsSettings(**common(base, scored_data, tmp_path / "with", **values, sample_steps=2)))
+    train_once(MsSettings(**run_values(base, scored_data, tmp_path / "without", **values)))
+    train_once(MsSettings(**run_values(base, scored_data, tmp_path / "with", **values, sample_steps=2)))
     rows = log_of(tmp_path / "with")
     steps = {row["step"] for row in rows if {"generation/tokens", "generation/cut_share"} <= row.keys()}
     assert steps == {2, 4} and [row["step"] for row in rows] == [2, 3, 4]
@@ -665,7 +668,7 @@ def test_sampling_without_dev_prompts_or_with_trl_is_refused(base: Path, data: P
     folder.mkdir()
     (folder / "train.jsonl").write_bytes((data / "train.jsonl").read_bytes())
     with pytest.raises(UserError, match=r"sample_steps = 2 without .*dev\.jsonl"):
-        train_once(MsSettings(**common(base, folder, tmp_path / "run", sample_steps=2)))
+        train_once(MsSettings(**run_values(base, folder, tmp_path / "run", sample_steps=2)))
     with pytest.raises(UserError, match="trainer: trl with sample_steps"):
-        train_once(MsSettings(**common(base, data, tmp_path / "run", sample_steps=2, trainer="trl")))
+        train_once(MsSettings(**run_values(base, data, tmp_path / "run", sample_steps=2, trainer="trl")))
     assert not (tmp_path / "run").exists()

@@ -101,7 +101,7 @@ def launch_with_shipped_config(name: str, settings: MsSettings) -> subprocess.Co
 
 
 def train_in_two_processes(settings: MsSettings, killed_at: int = 0, chunk_tokens: int = 512, **variables: str) -> str:
-    """Train in two processes, and return their standard error."""
+    """Train in two processes, which kill themselves at step `killed_at` (0: never), and return their standard error."""
     file = Path(settings.output).with_suffix(".json")
     file.write_text(settings.model_dump_json())
     script = file.with_suffix(".py")
@@ -177,7 +177,7 @@ def test_fsdp_under_a_launcher_that_would_not_shard_is_refused(base: Path, rows:
 def test_sharded_weights_get_the_same_updates_as_in_one_process(
     case: str, chunk_tokens: int, base: Path, untied_base: Path, rows: Path, tmp_path: Path
 ) -> None:
-    """Logits are computed in one piece, or in chunks that are recomputed in the backward pass. The saved weights are whole: the folder opens like any other."""
+    """Logits are computed in one piece, or in chunks that are recomputed in the backward pass. The saved weights are whole: the folder loads like any other."""
     changes: dict[str, Any] = {"lora": LoraSettings(rank=4, alpha=8)} if case == "adapter" else {}
     one = settings_of(untied_base if case == "untied" else base, rows, tmp_path / "one", **changes)
     train_once(one)

@@ -1,4 +1,4 @@
-"""Training on a model of the catalogue: an adapter records the catalogue's name of its base, and opens wherever that model has been fetched."""
+"""Training on a model of the catalogue: an adapter records its base by the name in the catalogue, and can be opened wherever that model has been fetched."""
 
 import shutil
 from pathlib import Path
@@ -19,8 +19,8 @@ from train.sft import train_sft
 
 
 @pytest.fixture
-def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A user's cache with a tiny model instead of smollm2."""
+def cache_with_tiny_model(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's cache with a tiny model in the place of smollm2."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
     catalogue._check_once.cache_clear()
     shutil.copytree(base, folder_of(SMOLLM2))
@@ -29,13 +29,13 @@ def named_base(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
     return tmp_path / "one"
 
 
-def test_adapters_name_their_base_and_open_with_another_cache(
-    named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_adapters_record_the_name_of_their_base_and_can_be_opened_with_another_cache(
+    cache_with_tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}
     lora = LoraSettings(rank=2, alpha=4)
     requested: list[str] = []
-    # PEFT sets its address of the hub when it is imported, so its requests are recorded here.
+    # PEFT reads the hub's address when it is imported, so it cannot be redirected here: its requests are recorded instead.
     monkeypatch.setattr(
         "peft.utils.save_and_load.check_file_exists_on_hf_hub", lambda name, file: requested.append(name)
     )
@@ -43,8 +43,8 @@ def test_adapters_name_their_base_and_open_with_another_cache(
     train_once(MsSettings(model=str(tmp_path / "sft"), output=str(tmp_path / "ms"), **values))
     assert requested == [], "PEFT should not search the hub for smollm2, which is a name of our catalogue only"
     assert {adapter_base(str(tmp_path / run)) for run in ("sft", "ms")} == {"smollm2"}
-    assert str(named_base) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))
-    named_base.rename(tmp_path / "two")
+    assert str(cache_with_tiny_model) not in "".join(file.read_text() for file in (tmp_path / "ms").glob("*.json"))
+    cache_with_tiny_model.rename(tmp_path / "two")
     with pytest.raises(UserError, match="not fetched yet"):
         load_policy(str(tmp_path / "ms"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
@@ -53,7 +53,7 @@ def test_adapters_name_their_base_and_open_with_another_cache(
 
 
 def test_training_on_an_adapter_without_a_tokenizer_uses_that_of_its_base(
-    named_base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cache_with_tiny_model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The adapter is given by its name in the catalogue and has no tokenizer, like the shipped adapters. Planning accepts the name, too."""
     values = {"data": str(data), "max_steps": 1, "learning_rate": 1e-3}

@@ -1,4 +1,4 @@
-"""Anchored refusals: the loss equals a calculation by hand and a slow reference; where prompts give no reason to refuse or to answer, the log-odds of
+"""Anchored refusals: the loss equals a calculation by hand and a slow reference; where the prompts do not differ, the log-odds of
 refusing do not change.
 """
 
@@ -40,7 +40,7 @@ REFUSAL = (5, 6, 2)
 
 
 def test_rows_are_classified_by_whether_they_refuse() -> None:
-    """By hand: a refusal, an answer, an answer that begins like a refusal; the first group's rows share a part of their prompts."""
+    """A refusal, an answer, and an answer that begins like a refusal; the first two are a group, whose prompts share their first token."""
     groups = [TokenizedGroup((1,), ((4, *REFUSAL), (3, 7, 2)), (1, 1)), TokenizedGroup((1,), ((5, 7, 2),))]
     probed = [with_refusals(group, REFUSAL[0]) for group in groups]
     assert probed[0].responses[2:] == ((4, 5), (3, 5)) and probed[1].responses[1:] == ((5,),)
@@ -62,7 +62,7 @@ def loss_by_hand(answers: Tensor, refusals: Tensor, initial: Tensor, kinds: Sequ
 
 
 def test_the_loss_and_its_gradients_are_those_of_a_slow_reference(base: Path, reading: Path, tmp_path: Path) -> None:  # noqa: F811
-    """Compared after the weights have moved; the reference reads every row alone, uses all logits of its sequence, and computes the loss in double
+    """Compared after the weights have been changed; the reference processes every row alone, with all logits of its sequence, and computes the loss in double
     precision from probabilities.
     """
     tokenizer = load_tokenizer(str(base))
@@ -99,7 +99,7 @@ def test_the_loss_and_its_gradients_are_those_of_a_slow_reference(base: Path, re
 
 
 def optimal_log_odds(refusal_weight: float, answer_weight: float, kinds: Sequence[int], loss: str) -> float:
-    """The log-odds of refusing that minimise a loss over rows with one prompt, by gradient descent from the initial model's, −1."""
+    """The log-odds of refusing that minimise a loss over rows with the same prompt, by gradient descent from the initial model's, −1."""
     initial = torch.tensor(-1.0)
     odds = initial.clone().requires_grad_()
     anchored = AnchoredRefusals(plain_logps, REFUSAL, {}, refusal_weight, answer_weight)
@@ -116,7 +116,7 @@ def optimal_log_odds(refusal_weight: float, answer_weight: float, kinds: Sequenc
 
 @pytest.mark.parametrize("refused", [1, 4, 9])
 def test_with_identical_prompts_the_anchored_loss_ignores_the_share_of_refusals(refused: int) -> None:
-    """Ten rows with one prompt: the anchored loss stays at the initial log-odds; the plain loss moves to the log-odds of the share of refusals."""
+    """Ten rows with the same prompt: the anchored loss stays at the initial log-odds; the plain loss moves to the log-odds of the share of refusals."""
     kinds = [1] * refused + [-1] * (10 - refused)
     weights = (10 / (2 * refused), 10 / (2 * (10 - refused)))
     assert optimal_log_odds(*weights, kinds, "anchored") == pytest.approx(-1, abs=1e-3)
@@ -132,7 +132,7 @@ def test_rows_of_one_kind_leave_the_log_odds_unchanged() -> None:
 
 
 def test_an_answer_is_learned_separately_from_the_refusal(base: Path, tmp_path: Path) -> None:  # noqa: F811
-    """On rows that are all answers, 60 steps make the answers likely and change the mean log-odds of refusing by less than with the plain loss."""
+    """On rows that are all answers, 60 steps make the answers much more likely and change the mean log-odds of refusing by less than with the plain loss."""
     folder = tmp_path / "rows"
     folder.mkdir()
     rows = [row for row in reading_rows(isles(), ReadingSettings(distractors=1)) if isinstance(row, ReadingRow)]
@@ -175,12 +175,12 @@ def test_the_models_weights_are_restored_after_a_failure_and_sharded_weights_are
     with torch.no_grad():
         for weight in model.parameters():
             weight += 1
-    own = trained_weights(model)
+    changed = trained_weights(model)
     with pytest.raises(RuntimeError), at_weights(model, initial):
         assert not model.training
         assert all(torch.equal(weight, initial[name]) for name, weight in model.named_parameters())
         raise RuntimeError
-    assert model.training and all(torch.equal(weight, own[name]) for name, weight in model.named_parameters())
+    assert model.training and all(torch.equal(weight, changed[name]) for name, weight in model.named_parameters())
     name = next(iter(initial))
     sharded = initial | {name: initial[name][:1]}
     with pytest.raises(UserError, match="sharded"), at_weights(model, sharded):

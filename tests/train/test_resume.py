@@ -33,7 +33,7 @@ CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]
     "reward": (RewardSettings, train_reward, {}),
     "reward adapter": (RewardSettings, train_reward, {"lora": LORA}),
 }
-RUN = """
+KILLED_SCRIPT = """
 import os, signal, sys
 from pathlib import Path
 import torch
@@ -89,7 +89,7 @@ def assert_ended_alike(one: Path, other: Path) -> None:
 def test_an_interrupted_run_ends_like_an_uninterrupted_one(
     case: str, base: Path, adapter: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run is interrupted between two checkpoints; the steps up to the first one are not repeated."""
+    """The run is interrupted between two checkpoints; the resumed run does not repeat the steps up to the earlier one."""
     start = adapter if case == "trl dpo from an adapter" else base
     whole, interrupted = (settings_of(case, start, data, tmp_path / name) for name in ("whole", "interrupted"))
     train = CASES[case][1]
@@ -117,7 +117,7 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
 def test_a_run_interrupted_three_times_ends_like_an_uninterrupted_one(
     seed: int, base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Interrupted at three random steps, it resumes from the last checkpoint each time."""
+    """Interrupted at three random steps, the run resumes from the last checkpoint each time."""
     whole, interrupted = (settings_of("sft", base, data, tmp_path / name) for name in ("whole", "interrupted"))
     train_sft(whole)
     stops = sorted(random.Random(seed).sample(range(1, STEPS), 3))
@@ -140,13 +140,13 @@ def test_a_run_interrupted_three_times_ends_like_an_uninterrupted_one(
 
 @pytest.mark.slow
 def test_a_killed_process_is_resumed(adapter: Path, data: Path, tmp_path: Path) -> None:
-    """Killed by SIGKILL after a checkpoint, without clean-up. Other settings, other rows and a missing `save_steps` are refused, and nothing is lost."""
+    """The run is killed by SIGKILL after a checkpoint. Resuming with other settings, other rows or no `save_steps` is refused; the checkpoint remains."""
     case = "trl dpo from an adapter"
     whole, killed = (settings_of(case, adapter, data, tmp_path / name) for name in ("whole", "killed"))
     train = CASES[case][1]
     train(whole)
     (tmp_path / "run.json").write_text(killed.model_dump_json())
-    (tmp_path / "run.py").write_text(RUN)
+    (tmp_path / "run.py").write_text(KILLED_SCRIPT)
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     arguments = [tmp_path / "run.py", case.split()[0], tmp_path / "run.json", str(STOP_STEP)]
     process = subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, check=False)
@@ -164,7 +164,7 @@ def test_a_killed_process_is_resumed(adapter: Path, data: Path, tmp_path: Path) 
 
 
 def test_rows_changed_in_place_are_detected(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The settings are the same, the rows are not: a run must not train on both versions of the rows."""
+    """The settings stay the same but the rows change: a run must not train on both versions of the rows."""
     rows = tmp_path / "data"
     rows.mkdir()
     write_jsonl(rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(8)))

@@ -1,4 +1,4 @@
-"""The reward model: it learns with the Bradley–Terry loss which side is preferred, and scores responses for `train ms`."""
+"""The reward model: it learns with the Bradley–Terry loss which response is preferred, and scores responses for `train ms`."""
 
 import json
 import math
@@ -29,7 +29,7 @@ from train.sft import train_sft
 STEPS = 12
 
 
-def common(base: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
+def quick_settings(base: Path, data: Path, output: Path, /, **changes: Any) -> dict[str, Any]:
     """Settings of a run that takes seconds."""
     values = {"model": str(base), "data": str(data), "output": str(output), "learning_rate": 3e-3}
     return {**values, "max_steps": STEPS, "logging_steps": 1} | changes
@@ -39,7 +39,7 @@ def common(base: Path, data: Path, output: Path, /, **changes: Any) -> dict[str,
 def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole model trained as a reward model."""
     output = tmp_path_factory.mktemp("reward") / "run"
-    train_reward(RewardSettings(**common(base, data, output)))
+    train_reward(RewardSettings(**quick_settings(base, data, output)))
     return output
 
 
@@ -47,7 +47,9 @@ def run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 def adapter_run(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An adapter trained as a reward model, with a new head that is fully trained."""
     output = tmp_path_factory.mktemp("reward") / "adapter"
-    train_reward(RewardSettings(**common(base, data, output, lora=LoraSettings(rank=4, alpha=8), learning_rate=1e-2)))
+    train_reward(
+        RewardSettings(**quick_settings(base, data, output, lora=LoraSettings(rank=4, alpha=8), learning_rate=1e-2))
+    )
     return output
 
 
@@ -65,8 +67,10 @@ def reward_of(model: Any, tokenizer: Any, prompt: Any, text: str) -> float:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["run", "adapter_run"])
-def test_a_reward_model_learns_which_side_is_preferred(kind: str, data: Path, request: pytest.FixtureRequest) -> None:
-    """On rows outside its training data, chosen gets a higher reward than rejected, and the record states it."""
+def test_a_reward_model_learns_which_response_is_preferred(
+    kind: str, data: Path, request: pytest.FixtureRequest
+) -> None:
+    """On rows outside its training data, the chosen response gets a higher reward than the rejected one, and the record states it."""
     folder = request.getfixturevalue(kind)
     rows = read_preferences(data / "dev.jsonl")
     prompts = [row.prompt for row in rows]
@@ -80,8 +84,8 @@ def test_a_reward_model_learns_which_side_is_preferred(kind: str, data: Path, re
 
 
 def test_the_first_loss_is_the_bradley_terry_loss(base: Path, data: Path, tmp_path: Path) -> None:
-    """−log σ(r_chosen − r_rejected) + c (r_chosen + r_rejected)², averaged over a batch, against a loop over its rows."""
-    settings = RewardSettings(**common(base, data, tmp_path / "run", batch_size=12, max_steps=1, center=0.3))
+    """−log σ(r_chosen − r_rejected) + c (r_chosen + r_rejected)², averaged over a batch, equals the value from a loop over its rows."""
+    settings = RewardSettings(**quick_settings(base, data, tmp_path / "run", batch_size=12, max_steps=1, center=0.3))
     torch.manual_seed(0)
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
     tokenizer, model = load_tokenizer(str(base)), trainer.model.eval()
@@ -101,7 +105,7 @@ def test_dev_figures_are_means_over_rows_not_over_batches(base: Path, data: Path
     lines = [line for name in ("dev", "train") for line in (data / f"{name}.jsonl").read_text().splitlines(True)]
     (five / "train.jsonl").write_text("".join(lines[5:]))
     (five / "dev.jsonl").write_text("".join(lines[:5]))
-    settings = RewardSettings(**common(base, five, tmp_path / "run", batch_size=4))
+    settings = RewardSettings(**quick_settings(base, five, tmp_path / "run", batch_size=4))
     torch.manual_seed(2)
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
     measured = trainer.evaluate()
@@ -127,12 +131,12 @@ def test_scores_are_sigmoids_that_do_not_depend_on_the_batch(run: Path, data: Pa
 
 def test_on_a_base_in_bf16_the_head_learns_in_float32(base: Path, data: Path, tmp_path: Path) -> None:
     """A step of 1e-5 is lost to rounding in bf16 weights of 0.02; the head must still move."""
-    values = common(base, data, tmp_path / "run", lora=LoraSettings(rank=2, alpha=4), precision="bfloat16")
+    values = quick_settings(base, data, tmp_path / "run", lora=LoraSettings(rank=2, alpha=4), precision="bfloat16")
     settings = RewardSettings(**values | {"learning_rate": 1e-5, "max_steps": 2})
     trainer = reward_trainer(settings, prepare(settings, head="score"), tmp_path / "work")
-    learning = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
-    assert {weight.dtype for weight in learning.values()} == {torch.float32}
-    (head,) = (weight for name, weight in learning.items() if "score" in name)
+    trainable = {name: weight for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+    assert {weight.dtype for weight in trainable.values()} == {torch.float32}
+    (head,) = (weight for name, weight in trainable.items() if "score" in name)
     before = head.detach().clone()
     trainer.train()
     moved = (head.detach() - before).abs()
@@ -145,8 +149,8 @@ def test_the_same_seed_gives_the_same_reward_model_and_another_does_not(
     run: Path, base: Path, data: Path, tmp_path: Path
 ) -> None:
     """The initial weights of the new head depend on the seed, too."""
-    train_reward(RewardSettings(**common(base, data, tmp_path / "again")))
-    train_reward(RewardSettings(**common(base, data, tmp_path / "other", seed=1)))
+    train_reward(RewardSettings(**quick_settings(base, data, tmp_path / "again")))
+    train_reward(RewardSettings(**quick_settings(base, data, tmp_path / "other", seed=1)))
     again, other = ((tmp_path / name / "model.safetensors").read_bytes() for name in ("again", "other"))
     assert again == (run / "model.safetensors").read_bytes() != other
 
@@ -191,28 +195,28 @@ def test_unusable_inputs_of_scoring_and_training_are_refused(
     with pytest.raises(UserError, match="no 'responses'"):
         score_responses(run, data, tmp_path / "out")
     with pytest.raises(UserError, match=r"no 'chosen'"):
-        train_reward(RewardSettings(**common(base, responses, tmp_path / "out")))
+        train_reward(RewardSettings(**quick_settings(base, responses, tmp_path / "out")))
     prompt = response_row(0).prompt
     with pytest.raises(UserError, match="at most the model's context of 256"):
         score_texts(run, [prompt], ["far " * 300])
     sft = tmp_path / "sft"
-    train_sft(SftSettings(**common(base, data, sft, lora=LoraSettings(rank=2, alpha=4), max_steps=1)))
+    train_sft(SftSettings(**quick_settings(base, data, sft, lora=LoraSettings(rank=2, alpha=4), max_steps=1)))
     with pytest.raises(UserError, match="a run of `train sft`"):
         score_texts(sft, [prompt], ["Corrow"])
     with pytest.raises(UserError, match="an adapter of a language model"):
-        train_reward(RewardSettings(**common(sft, data, tmp_path / "out")))
+        train_reward(RewardSettings(**quick_settings(sft, data, tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 
 
 def test_a_reward_adapter_of_a_changed_base_is_refused(adapter_run: Path, base: Path, tmp_path: Path) -> None:
-    own, own_base = tmp_path / "own", tmp_path / "base"
-    shutil.copytree(adapter_run, own)
-    shutil.copytree(base, own_base)
-    (own_base / "config.json").write_text((base / "config.json").read_text() + "\n")
-    config = own / "adapter_config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(own_base)}))
+    adapter, changed_base = tmp_path / "adapter", tmp_path / "base"
+    shutil.copytree(adapter_run, adapter)
+    shutil.copytree(base, changed_base)
+    (changed_base / "config.json").write_text((base / "config.json").read_text() + "\n")
+    config = adapter / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(changed_base)}))
     with pytest.raises(UserError, match="does not belong to base model"):
-        score_texts(own, [response_row(0).prompt], ["Corrow"])
+        score_texts(adapter, [response_row(0).prompt], ["Corrow"])
 
 
 def test_the_card_says_how_to_compute_rewards(run: Path) -> None:

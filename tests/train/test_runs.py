@@ -1,4 +1,4 @@
-"""Whole runs on the CPU: what they leave behind, what they learn, whether they are repeatable, and how they fail."""
+"""Whole runs on the CPU: which files they leave, what they learn, whether they are repeatable, and how they fail."""
 
 import json
 from dataclasses import replace
@@ -54,7 +54,7 @@ def sft_adapter(base: Path, data: Path, tmp_path_factory: pytest.TempPathFactory
 
 
 def test_sft_follows_the_committed_curve(sft_run: Path) -> None:
-    """A slower fall or another first loss means that tokens, masks, loss or optimiser changed."""
+    """Other losses mean that the tokens, the masks, the loss or the optimiser have changed."""
     assert [row["loss"] for row in log_of(sft_run)] == pytest.approx(SFT_CURVE, abs=0.01)
 
 
@@ -80,7 +80,9 @@ def test_a_finished_run_contains_all_promised_files(sft_run: Path, base: Path, d
     load_policy(str(sft_run))
 
 
-def test_the_card_says_what_was_done_and_nothing_about_the_machine(sft_run: Path, base: Path) -> None:
+def test_the_model_card_describes_the_run_and_omits_the_paths_of_its_folder_and_of_home(
+    sft_run: Path, base: Path
+) -> None:
     card = (sft_run / "README.md").read_text(encoding="utf-8")
     assert f"| base model | {base} |" in card and "| train_loss |" in card
     assert str(Path.home()) not in card and str(Path(__file__).parent) not in card
@@ -90,7 +92,7 @@ def test_the_card_says_what_was_done_and_nothing_about_the_machine(sft_run: Path
     assert "anchored" in model_card(anchored, adapter=True) and "anchored" not in card
 
 
-def test_the_same_seed_gives_the_same_weights_and_another_does_not(
+def test_the_same_seed_gives_the_same_weights_and_another_seed_gives_different_ones(
     sft_run: Path, base: Path, data: Path, tmp_path: Path
 ) -> None:
     train_sft(SftSettings(**common(base, data, tmp_path / "again")))
@@ -205,7 +207,7 @@ def test_an_adapter_with_lora_settings_is_refused(sft_adapter: Path, data: Path,
         train_once(DpoSettings(**common(sft_adapter, data, tmp_path / "run", lora=LoraSettings())))
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_nothing(base: Path, data: Path, tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_no_files(base: Path, data: Path, tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"the loss is (nan|inf) at step \d of 5\. Expected a finite loss\. Lower learning_rate"
     ):
@@ -273,7 +275,7 @@ def test_a_run_reports_its_progress_and_the_time_left(
     assert f"step 1 of {STEPS}" in output and "left" in output and f"step {STEPS} of {STEPS}" in output
 
 
-def test_bfloat16_and_checkpointing_run_and_stay_near_float32(
+def test_the_first_loss_with_bfloat16_and_checkpointing_is_close_to_that_in_float32(
     sft_run: Path, base: Path, data: Path, tmp_path: Path
 ) -> None:
     values = common(base, data, tmp_path / "run", precision="bfloat16", gradient_checkpointing=True, max_steps=2)

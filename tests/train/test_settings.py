@@ -1,4 +1,4 @@
-"""Settings that cannot work are refused; the error states their name and value."""
+"""Invalid settings are refused; the error states the name and the value of the setting."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from graph.config import parse_settings
 from graph.errors import UserError
 from train.run.settings import DpoSettings, MsSettings, SftSettings
 
-PLACES = {"model": "m", "data": "d", "output": "o"}
+REQUIRED = {"model": "m", "data": "d", "output": "o"}
 
 
 @pytest.mark.parametrize(
@@ -36,11 +36,11 @@ PLACES = {"model": "m", "data": "d", "output": "o"}
         (SftSettings, {"beta": 0.1}, "unknown key 'beta'"),
     ],
 )
-def test_the_error_for_a_bad_value_states_its_name(
+def test_the_error_for_an_invalid_setting_names_it(
     kind: type[SftSettings], change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError) as problem:
-        parse_settings(kind, {**PLACES, **change}, "run.yaml")
+        parse_settings(kind, {**REQUIRED, **change}, "run.yaml")
     assert message in str(problem.value)
 
 
@@ -49,10 +49,10 @@ def test_auto_precision_is_bfloat16_where_the_machine_computes_in_it(
     supported: bool, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("train.run.settings.computes_in_bfloat16", lambda: supported)
-    settings = parse_settings(SftSettings, {**PLACES, "precision": "auto"}, "run.yaml")
+    settings = parse_settings(SftSettings, {**REQUIRED, "precision": "auto"}, "run.yaml")
     assert settings.precision == ("bfloat16" if torch.cuda.is_available() else precision)
 
 
-def test_the_error_for_a_missing_output_states_its_name() -> None:
+def test_the_error_for_a_missing_output_names_it() -> None:
     with pytest.raises(UserError, match="'output' is missing"):
         parse_settings(SftSettings, {"model": "m", "data": "d"}, "run.yaml")

@@ -57,7 +57,7 @@ def settings_of(base: Path, data: Path, output: Path, **changes: Any) -> SftSett
     return SftSettings(model=str(base), data=str(data), output=str(output), max_length_tokens=512, **changes)
 
 
-def test_rows_with_the_same_passages_are_one_group_and_nothing_is_lost() -> None:
+def test_rows_with_the_same_passages_form_one_group_and_no_row_is_dropped() -> None:
     """By hand: prompts 1 2 3 | 4 and 1 2 3 | 5 with the same context, then one with another context, then two without a context."""
     rows = [
         TokenizedRow((1, 2, 3, 4, 8, 9), 4),
@@ -148,7 +148,7 @@ def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, 
     assert found == pytest.approx([float(slow)] * 3, rel=1e-5)
 
 
-def test_the_best_checkpoint_is_saved_and_a_run_ends_early(base: Path, reading: Path, tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_saved_and_training_stops_early(base: Path, reading: Path, tmp_path: Path) -> None:
     """The learning rate is high and constant: once the rows are memorised, F1 no longer improves, and the run ends before 400 steps."""
     changes = {"learning_rate": 1e-2, "max_steps": 400, "scheduler": "constant", "eval_steps": 40, "patience": 2}
     run = tmp_path / "run"
@@ -222,7 +222,7 @@ def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Pa
         train_sft(settings_of(base, reading, tmp_path / "run", eval_steps=5))
 
 
-def test_a_file_instead_of_the_folder_is_refused_by_name(base: Path, tmp_path: Path) -> None:
+def test_a_data_path_that_is_not_a_folder_is_refused_with_an_error_that_names_it(base: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("{}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"rows\.jsonl: a file\. Expected a folder that holds train\.jsonl"):
@@ -238,4 +238,6 @@ def test_an_adapter_has_the_targets_and_options_of_the_settings(base: Path, read
     config = json.loads((run / "adapter_config.json").read_text(encoding="utf-8"))
     assert set(config["target_modules"]) == {"q_proj", "v_proj"}
     assert (config["lora_dropout"], config["use_rslora"], config["use_dora"]) == (0.1, True, True)
-    assert answer_form(run) == "cited", "the answer form that the prompts of its training rows ask for"
+    assert answer_form(run) == "cited", (
+        "the run should have the answer form that the prompts of its training rows request"
+    )

@@ -158,7 +158,7 @@ def test_vllm_as_the_model_of_a_command_gets_the_same_options(style: str, tmp_pa
     assert ("--reasoning-parser=deepseek_r1" in extra) == (style == "always thinking")
 
 
-def test_a_base_models_tokenizer_is_not_given_to_vllm() -> None:
+def test_a_tokenizer_without_a_chat_template_is_refused_for_vllm() -> None:
     """Without a chat template, vLLM would start and then refuse every chat."""
     tokenizer = tokenizer_of(STYLES["qwen3"])
     tokenizer.chat_template = None
@@ -173,7 +173,9 @@ def test_a_template_that_refuses_the_chat_is_reported(base: Path) -> None:
         lambda: tokenize_row(tokenizer, PROMPT, ANSWER),
         lambda: HfModel("m", model, tokenizer).prompt_ids(PROMPT),
     ):
-        with pytest.raises(UserError, match=r"refuses turns of system and user .*System role not supported"):
+        with pytest.raises(
+            UserError, match=r"rejects turns with the roles system and user .*System role not supported"
+        ):
             read_prompt()
 
 

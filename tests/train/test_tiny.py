@@ -35,14 +35,14 @@ def texts(tmp_path: Path) -> Path:
     return folder
 
 
-def test_unusual_text_round_trips_and_known_words_take_few_tokens(base: Path) -> None:
+def test_unusual_text_round_trips_and_the_words_of_every_prompt_take_few_tokens(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     assert tokenizer.decode(tokenizer(UNUSUAL_TEXT)["input_ids"]) == UNUSUAL_TEXT
     assert len(tokenizer("###Reason: ###Answer:")["input_ids"]) <= 8
     assert len(tokenizer(answer_messages("?", ())[0].content)["input_ids"]) < 120
 
 
-def test_the_template_closes_turns_and_opens_the_next(base: Path) -> None:
+def test_the_chat_template_closes_each_turn_and_opens_the_next_one(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     prompt = (Message("system", "Be brief."), Message("user", "Where?"))
     row = tokenize_row(tokenizer, prompt, format_answer("because", "here"))
@@ -60,7 +60,7 @@ def test_generation_markers_cover_the_answer_alone(base: Path) -> None:
     assert tokenizer.decode(marked) == "Here.<|im_end|>"
 
 
-def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
+def test_windows_are_slices_of_the_stream_and_the_same_for_the_same_seed() -> None:
     stream = torch.arange(100)
     batches = list(random_blocks(stream, batch_size=3, block_tokens=10, steps=4, seed=1))
     again = list(random_blocks(stream, batch_size=3, block_tokens=10, steps=4, seed=1))
@@ -77,7 +77,9 @@ def test_windows_are_slices_of_the_stream_and_the_same_for_a_seed() -> None:
 def test_texts_are_read_from_documents_and_from_preference_data(texts: Path, data: Path) -> None:
     assert sorted(read_texts(texts)) == sorted(TEXTS)
     prompts = read_texts(data)
-    assert len(prompts) == len(set(prompts)) == 10, "one of the prompts occurs three times"
+    assert len(prompts) == len(set(prompts)) == 10, (
+        "each of the 10 prompts should be read once, also the one that occurs three times"
+    )
     assert all("Question: Where does" in prompt for prompt in prompts)
 
 
@@ -98,13 +100,13 @@ def test_a_run_learns_and_is_the_same_for_the_same_seed(texts: Path, tmp_path: P
     assert model.num_parameters() == record.metrics["parameters"]
 
 
-def test_a_failed_run_leaves_nothing(texts: Path, tmp_path: Path) -> None:
+def test_a_failed_run_leaves_no_output_folder(texts: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the texts have"):
         train_tiny(settings(tmp_path, block_tokens=10_000))
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
 
 
-def test_an_impossible_shape_is_refused(tmp_path: Path) -> None:
+def test_a_hidden_size_that_does_not_fit_the_heads_is_refused(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TEXTS, 600, 64)
     with pytest.raises(UserError, match="hidden_size = 30 with heads = 4"):
         new_llama(settings(tmp_path, hidden_size=30, heads=4), tokenizer)

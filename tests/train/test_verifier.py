@@ -76,8 +76,8 @@ def test_a_single_folder_may_be_given_without_a_list() -> None:
 
 
 def test_the_shipped_verifier_ranks_claims_and_marks_hardly_any_supported_one(rows: list[ClaimRow]) -> None:
-    """Its threshold was chosen on sentences that people labelled: most small changes to a sentence of the text stay
-    below it.
+    """Its threshold was chosen on sentences labelled by people: most claims that falsify a sentence by a small change
+    score below it.
     """
     verifier, claims = word_verifier(""), claims_of(rows[:400])
     probability_n = probability_of_readings(verifier, claims.readings)
@@ -123,7 +123,7 @@ def labelled_sets(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]
 
 
 @pytest.mark.long
-def test_a_second_stage_stays_within_its_limit_on_every_dev_set(
+def test_a_two_stage_verifier_marks_at_most_max_marked_of_the_supported_sentences_of_each_dev_set(
     data: Path, labelled_sets: Path, tmp_path: Path
 ) -> None:
     two_stages = settings(data, tmp_path / "both", real=str(labelled_sets), max_marked=0.05, max_trees=40)
@@ -150,16 +150,16 @@ def test_a_second_stage_stays_within_its_limit_on_every_dev_set(
     assert alone.second is None and trees.real == () and np.array_equal(alone.forest.value_V, verifier.forest.value_V)
 
 
-def test_sets_count_equally_and_a_constant_input_gets_no_weight() -> None:
-    """Two sets of opposite labels, one of them ten times as large as the other, cancel out if weighted equally."""
+def test_equally_weighted_opposite_sets_cancel_out_and_a_constant_input_gets_no_weight() -> None:
+    """Two sets of opposite labels, one of them ten times as large as the other, cancel out only if their weights are equal in total."""
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=(200, 1)), rng.normal(size=(2000, 1))
     input_nS = np.column_stack([np.concatenate([few, many]), np.full(2200, 3.0)])
     label_n = np.concatenate([few[:, 0] > 0, many[:, 0] < 0]).astype(np.int64)
     equal_weight_n = np.repeat([1000 / 200, 1000 / 2000], [200, 2000])
-    fair, unfair = (fit_second_stage(input_nS, label_n, weight_n) for weight_n in (equal_weight_n, np.ones(2200)))
-    assert abs(fair.weight_S[0]) < 0.2 and unfair.weight_S[0] < -1 and fair.weight_S[1] == 0
-    assert np.isfinite(fair.logits(np.array([[1e9, -1e9]]))).all()
+    equal, unequal = (fit_second_stage(input_nS, label_n, weight_n) for weight_n in (equal_weight_n, np.ones(2200)))
+    assert abs(equal.weight_S[0]) < 0.2 and unequal.weight_S[0] < -1 and equal.weight_S[1] == 0
+    assert np.isfinite(equal.logits(np.array([[1e9, -1e9]]))).all()
 
 
 @pytest.mark.long
@@ -216,9 +216,7 @@ def test_the_share_marked_stays_within_its_limit_on_the_claims_that_set_the_thre
         (lambda rows: [*rows, {**rows[0], "split": other_split(rows[0]["split"])}], "in both"),
     ],
 )
-def test_data_that_cannot_be_learned_from_is_refused(
-    tmp_path: Path, rows: list[ClaimRow], change: Any, expected: str
-) -> None:
+def test_unusable_claims_are_refused(tmp_path: Path, rows: list[ClaimRow], change: Any, expected: str) -> None:
     changed = change([CLAIMS.to_json(row) for row in rows])
     with pytest.raises(UserError, match=expected):
         read_claims([write_splits(tmp_path / "claims", changed)])

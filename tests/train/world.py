@@ -1,4 +1,4 @@
-"""Preference pairs and scored responses for the tests of training, about who lives where; and the log of a run."""
+"""Preference pairs and scored responses about who lives where, for the tests of training; and a reader of the log of a run."""
 
 from pathlib import Path
 from typing import Any

@@ -56,7 +56,7 @@ def members(item: Any) -> list[tuple[str, Any]]:
 
 
 def signature(item: Any) -> str:
-    """The parameters and the type of the result, with names of classes but not of their modules."""
+    """The parameters and the type of the result, with class names but without their modules."""
     try:
         full = inspect.signature(item)
     except ValueError:

@@ -102,7 +102,7 @@ def is_error(node: ast.AST) -> bool:
 
 
 def possible_texts(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[str]:
-    """The possible texts of an expression at a node; a name is resolved where it is assigned, innermost function first."""
+    """The possible texts of an expression at a node, GAP if unknown; a name is resolved where it is assigned, innermost function first."""
     if isinstance(part, ast.Constant):
         return [str(part.value)]
     if isinstance(part, ast.JoinedStr):

@@ -24,7 +24,7 @@ def as_page(file: Path) -> str:
     about = (
         f"The notebook `examples/notebooks/{file.name}`, cell by cell; CI runs it on every change (`make notebooks`)."
     )
-    return page(title.removeprefix("# "), about, *(relinked(part) for part in (first.strip(), *parts[1:])))
+    return page(title.removeprefix("# "), about, *(rewrite_links(part) for part in (first.strip(), *parts[1:])))
 
 
 def as_block(code: str) -> str:
@@ -36,10 +36,10 @@ def as_block(code: str) -> str:
     return f"```python\n{code.removesuffix(';')}\n```"
 
 
-def relinked(text: str) -> str:
+def rewrite_links(text: str) -> str:
     """A cell's links, rewritten for the page: to the pages of other notebooks, and to other pages of docs/.
 
-    >>> relinked("[a](pairs.ipynb), [b](../../docs/results.md)")
+    >>> rewrite_links("[a](pairs.ipynb), [b](../../docs/results.md)")
     '[a](pairs.md), [b](../results.md)'
     """
     return text.replace(".ipynb)", ".md)").replace("](../../docs/", "](../")

@@ -1,1 +1,1 @@
-"""Exports of trained models and adapters, with their divergence from the original."""
+"""Exports trained models and adapters, and measures how far the exported files diverge from the originals."""

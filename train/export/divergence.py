@@ -1,4 +1,4 @@
-"""The divergence of a model from its original, over completions of its dev rows or other data: the measure for checking merges, exports and servers.
+"""How far a merged, exported or served model diverges from the trained one, over completions of its dev rows, its training rows or fixed prompts.
 
 Legend: N completion tokens, V vocabulary."""
 

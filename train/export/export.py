@@ -1,6 +1,6 @@
 """Exports a finished run for others: the adapter merged into its base in bf16, or the adapter alone, with a model card that contains no local paths.
 
-For a merged model, the loss from merging and rounding is measured as its KL divergence from the trained one.
+For a merged model, the loss from merging and rounding is measured: the KL divergence between the trained and the merged model.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
 
 
 def check_hub_names(*names: str) -> None:
-    """UserError for a non-empty name that is not of the form OWNER/NAME, or is a local folder."""
+    """UserError for a non-empty name that is not of the form OWNER/NAME, or is a local path."""
     for name in filter(None, names):
         if not is_hub_name(name):
             expected = "OWNER/NAME, and no local file or folder of that name"
@@ -93,7 +93,7 @@ def check_hub_names(*names: str) -> None:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name has the form OWNER/NAME and is no local path."""
+    """Whether a name has the form OWNER/NAME and is not a local path."""
     return HUB_NAME.fullmatch(name) is not None and not Path(name).exists()
 
 
@@ -119,7 +119,7 @@ def language_run(run: Path) -> RunRecord:
 
 
 def adapter_run(run: Path) -> RunRecord:
-    """The record of a finished run of a language model that holds an adapter; UserError for any other folder."""
+    """The record of a finished run that trained an adapter of a language model; UserError for any other folder."""
     record = language_run(run)
     if not is_adapter(str(run)):
         raise UserError(f"{run}: a full model, without an adapter", "a run with lora", "share the folder as it is")
@@ -135,7 +135,7 @@ def merged_model(run: Path, precision: Precision) -> Any:
 
 
 def base_name(run: Path, record: RunRecord) -> str:
-    """The name or folder of an adapter's base model, or of the initial model of a full one."""
+    """The name or folder of an adapter's base model; for a full model, of the model from which training started."""
     return adapter_base(str(run)) if is_adapter(str(run)) else record.base_model
 
 
@@ -168,5 +168,5 @@ def _loss_section(loss: MergeLoss) -> str:
     return (
         "## Merge\n\nThe adapter was added to the base's weights and the sum rounded to bf16. "
         f"Over {loss.tokens:,} completion tokens of {loss.measured_on}: KL(adapter on base ‖ merged) "
-        f"{loss.kl_nats_per_token:.3g} nats per token, largest gap of a token's log-probability {loss.largest_gap_nats:.3g} nats."
+        f"{loss.kl_nats_per_token:.3g} nats per token, largest difference in a token's log-probability {loss.largest_gap_nats:.3g} nats."
     )

@@ -1,4 +1,4 @@
-"""Writes a model of transformers, or a LoRA adapter, as one GGUF file in 16 or 8 bits for llama.cpp, Ollama and LM Studio.
+"""Writes a transformers model, or a LoRA adapter, as one GGUF file in 16 or 8 bits for llama.cpp, Ollama and LM Studio.
 
 Tensors are named by the map of the package gguf; matrices are written in the requested type, vectors in float32. llama.cpp identifies a
 tokenizer's pre-tokenizer by name, so only those named here are supported. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
@@ -145,7 +145,7 @@ class TensorNames:
         """llama.cpp's name of the tensor `key` in transformers; UserError if it has none."""
         name: str | None = self._names.get_name(key, try_suffixes=(".weight", ".bias"))
         if name is None:
-            remedy = "train it again from a model without further tensors"
+            remedy = "train again, from a model without such a tensor"
             raise UserError(f"an unexpected tensor {key}", "only the tensors of the model's architecture", remedy)
         return name
 
@@ -172,7 +172,7 @@ def check_architecture(name: str, config: Any) -> Family:
 
 
 def write_gguf(model: Any, tokenizer: PreTrainedTokenizerBase, file: Path, kind: GgufType, name: str) -> None:
-    """Write `model` and its tokenizer to `file`; UserError for an unsupported architecture or tokenizer."""
+    """Write `model` and its tokenizer to `file`; UserError for an architecture, tokenizer or tensor that cannot be written."""
     family = check_architecture(type(model).__name__, model.config)
     writer = GGUFWriter(file, MODEL_ARCH_NAMES[family.arch])
     _add_sizes(writer, model.config, name)

@@ -29,7 +29,7 @@ from train.export.divergence import (
 from train.export.export import adapter_run, language_run, merged_model, public_record, write_public
 from train.export.gguf import GgufType, write_adapter, write_gguf
 from train.export.ollama import MODELFILE, modelfile
-from train.export.server import Reply, Server, own_server
+from train.export.server import Reply, Server, llama_client
 from train.model.load import device, load_model, load_tokenizer
 from train.run.record import RunRecord
 from train.run.save import check_output, fresh_folder
@@ -70,7 +70,7 @@ def llama_replies(
     name = next(iter(adapters), spec.name)
     with closing(CommandServer(spec)) as child:
         child.wait()
-        server = own_server(spec, child)
+        server = llama_client(spec, child)
 
         def reply(probe: ProbeConversation) -> Reply:
             _check_prompt(server, name, probe, file, tokenizer)
@@ -116,7 +116,7 @@ def _check_prompt(server: Server, name: str, probe: ProbeConversation, file: Pat
     if ids != probe.row.prompt:
         position, here, there = first_difference(probe.row.prompt, ids, tokenizer)
         raise UserError(
-            f"{file.name}: llama.cpp tokenises a prompt differently from training: from token {position} on {there}",
+            f"{file.name}: llama.cpp tokenises a prompt differently from training: from token {position} on, it reads {there}",
             here,
             "export the run with --merge, and convert the folder with llama.cpp's own converter",
         )
@@ -145,9 +145,9 @@ NONE_FITS = "not compared: no conversation with its reply fits into the model's 
 
 @dataclass(frozen=True)
 class GgufExport:
-    """The file, and its gaps to the run over `tokens` tokens of llama.cpp's greedy replies to `conversations` conversations of `measured_on`.
+    """The file, and its gaps to the run, measured on `tokens` tokens of llama.cpp's greedy replies to `conversations` conversations of `measured_on`.
 
-    `gaps` are those to the run in its training precision, then in float32, unless that is the same or the base is quantised; () if nothing was compared.
+    `gaps` are those to the run in its training precision, then in float32, unless the two are the same or the base is quantised; () if nothing was compared.
     `template`: whether the Modelfile has the chat template; False for an adapter, which has no Modelfile.
     """
 
@@ -163,7 +163,7 @@ class GgufExport:
 def export_gguf(
     run: Path, output: Path, kind: GgufType, adapter_only: bool = False, conversations: int = CONVERSATIONS
 ) -> GgufExport:
-    """Write the model of a run, its adapter merged, as GGUF with a Modelfile, or the adapter alone, with card and run.json to `output`.
+    """Write into `output` the model of a run, its adapter merged, as GGUF with a Modelfile, or the adapter alone; with a model card and run.json.
 
     UserError for a run that is not a language model or has no adapter to write, an unsupported architecture, adapter or tokenizer, an
     `output` that exists, or a file that llama.cpp cannot open or tokenises differently.
@@ -192,7 +192,7 @@ def export_gguf(
 
 
 def describe_export(export: GgufExport) -> str:
-    """The gaps between the file and the run, as Markdown."""
+    """The gaps between the file and the run, or why none were measured, as Markdown."""
     if not export.gaps:
         reason = NO_TOKENS if export.conversations else NONE_FITS
         return f"{export.file}: {reason if is_installed() else NOT_OPENED}"

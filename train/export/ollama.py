@@ -1,7 +1,7 @@
 """An Ollama Modelfile for a GGUF file: chat template in Ollama's format, stop token, system prompt of training.
 
 Ollama does not read Jinja templates. The text around each turn is extracted from chats that the model's template renders, and written as a Go
-template; one whose text varies from turn to turn, or does not fit Ollama's syntax, is omitted, with a comment in the Modelfile.
+template. A chat template whose text varies from turn to turn, or does not fit Ollama's syntax, is omitted, with a comment in the Modelfile.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Turns:
 
 
 def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm) -> tuple[str, bool]:
-    """The text of a Modelfile for the file `gguf` in the same folder, of a model that answers in `form`, and whether it contains the chat template."""
+    """The text of a Modelfile for the file `gguf` in the same folder, whose model answers in `form`; and whether the text has the chat template."""
     turns = turns_of(tokenizer)
     template = "# No TEMPLATE: the model's chat template cannot be written in Ollama's format."
     if turns is not None:

@@ -37,10 +37,11 @@ class Reply:
 
 
 class Server:
-    """An OpenAI-compatible server. Every method raises UserError if the server cannot be reached; `parents` and `greedy` also if it refuses a request.
+    """An OpenAI-compatible server. Every method raises UserError if the server cannot be reached; `parents` and `greedy` also if it
+    refuses a request or its reply has an unexpected form.
 
-    `parents`, if known beforehand, are its models by name, each with its base model if it is an adapter; `extra` gives the request fields
-    that select a model, besides its name. `label` is the server's name in reports, by default its URL.
+    `parents`, if known beforehand, maps the name of each model to that of its base model ("" unless it is an adapter); `extra` gives the
+    request fields that select a model, besides its name. `label` is the server's name in reports, by default its URL.
     """
 
     def __init__(
@@ -60,9 +61,9 @@ class Server:
         self._extra: Callable[[str], Mapping[str, Any]] = extra or (lambda name: {})
 
     def parents(self) -> dict[str, str]:
-        """The server's models, each with its base model if it is an adapter, else "".
+        """The names of the server's models, each mapped to that of its base model if it is an adapter, else to "".
 
-        llama.cpp lists one model with all adapters at their scales; the model without them is listed here as a second one.
+        llama.cpp lists one model, with all adapters applied at their scales; the model without them is added here as a second one.
         """
         if self._parents:
             return self._parents
@@ -141,7 +142,7 @@ class Server:
         return tuple(answer.get("tokens") or ()) or None if isinstance(answer, dict) else None
 
     def _root_route(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The response of a route at the server's root, outside the protocol; None if the server does not have it."""
+        """The response of a route at the server's root, outside OpenAI's protocol; None if the server lacks the route or refuses the request."""
         url = f"{str(self._client.base_url).rstrip('/').removesuffix('/v1')}{path}"
         try:
             if body is None:
@@ -171,8 +172,8 @@ class Server:
         return UserError(found, "a running server", "start it, or fix the URL (it usually ends in /v1)")
 
 
-def own_server(spec: LlamaSpec, server: CommandServer) -> Server:
-    """The llama.cpp server that runs `spec`, with its adapters and their base, by name."""
+def llama_client(spec: LlamaSpec, server: CommandServer) -> Server:
+    """A client for the llama.cpp server that runs `spec`; its `parents` are the adapters and their base model."""
     parents = {**dict.fromkeys(spec.adapters, spec.name), spec.name: ""}
     return Server(server.url, server.key, parents, spec.extra, spec.spec_text)
 

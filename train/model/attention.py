@@ -1,6 +1,6 @@
 """Attention over packed rows without the blocks that a mask would hide: each prompt once, causally, then its responses, which attend to it.
 
-With a mask over a row, the kernel computes every pair of tokens and discards most. Here a prompt attends to itself by the kernel's
+With a mask over a row, the kernel computes every pair of tokens and discards most. Here a prompt attends to itself in the kernel's
 causal mode, which skips half of the pairs, and its responses, a few hundred tokens at a time, attend to the prompt and to
 themselves. The result is equal up to rounding; an unpacked batch uses the standard attention.
 Legend: H heads, T tokens of a row, N tokens of a chunk of responses, P tokens of their prompt, D dimensions of a head.
@@ -22,7 +22,7 @@ from transformers.masking_utils import sdpa_mask
 SHARED_PREFIX = "shared_prefix"
 """The name of this attention in a model's configuration."""
 CHUNK_TOKENS = 256
-"""Responses to a prompt are computed together up to this many tokens: larger chunks mask more pairs, smaller ones copy the prompt's keys more often."""
+"""The largest number of tokens of a chunk of several responses: larger chunks mask more pairs, smaller ones copy the prompt's keys more often."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _attend(
     groups: int,
     scaling: float | None,
 ) -> list[Tensor]:
-    """The outputs of a row's prompts and of their chunks of responses, in order, zeros for its padding: each [H, tokens, D].
+    """The outputs of a row's prompts and of their chunks of responses, in order, then zeros for its padding: each [H, tokens, D].
 
     Queries, keys and values are split once: a separate slice for every part would have a gradient as long as the row.
     """
@@ -123,7 +123,7 @@ def _attend(
 
 
 def _repeat_heads(each_HTD: Tensor, groups: int) -> Tensor:
-    """Keys or values of grouped-query attention, once for each head that reads them."""
+    """Keys or values of grouped-query attention, repeated for each query head that uses them."""
     repeated: Tensor = repeat_kv(each_HTD[None], groups)[0]
     return repeated
 

@@ -85,8 +85,8 @@ NEW_HEADS = ("score", "classifier")
 def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, PreTrainedTokenizerBase]:
     """(model, tokenizer) ready to generate and to score: evaluation mode, dropout off, on the GPU if there is one.
 
-    `source` is a model's folder, an adapter's folder or a hub name. UserError if it, or an adapter's base, is missing, or if the
-    model's log-probabilities are not those of a causal model (train/model/trial.py).
+    `source` is a model's folder, an adapter's folder or a hub name. UserError if it, or an adapter's base, is missing, if the
+    tokenizer does not suit the model, or if the model's log-probabilities are not those of a causal model (train/model/trial.py).
     """
     model = load_model(source, precision).to(device()).eval().requires_grad_(False)
     tokenizer = load_tokenizer(source)
@@ -132,7 +132,7 @@ def load_tokenizer(source: str) -> PreTrainedTokenizerBase:
         remedy = "choose its instruct variant, or put a chat_template.jinja next to its tokenizer"
         raise UserError(f"{source}: its tokenizer has no chat template", "a chat (instruct) model", remedy)
     if tokenizer.eos_token is None:
-        remedy = "set eos_token in its tokenizer_config.json, to the token that the chat template ends a turn with"
+        remedy = "set eos_token in its tokenizer_config.json, to the token with which the chat template ends a turn"
         raise UserError(f"{source}: its tokenizer has no end token", "a chat (instruct) model", remedy)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
@@ -168,7 +168,7 @@ def quiet_transformers() -> None:
 
 
 def _load_base(source: str, precision: Precision, quantisation: Quantisation, head: Head, cached: bool) -> Any:
-    """The full model; with `cached`, from the hub's cache without a request to the hub."""
+    """The full model; if quantised, prepared for training an adapter. With `cached`, it is read from the hub's cache without a request to the hub."""
     options: dict[str, Any] = {"dtype": getattr(torch, precision), "local_files_only": cached}
     if quantisation != "none":
         options["quantization_config"] = four_bit_config()

@@ -2,7 +2,7 @@
 
 The logits of several chunks are not stored but recomputed for the gradient: with a vocabulary of 152k, those of 1,000 tokens take 600 MB.
 If a model's rotary positions have a limit, rows on both sides of it (longrope) or above it (dynamic) are rejected, because transformers
-rotates a whole batch by its longest row.
+rotates a whole batch according to its longest row.
 Legend: B sequences (prompt then completion, padded on the right), T positions, C positions that predict, N completion tokens, D hidden
 size, V vocabulary."""
 
@@ -27,11 +27,11 @@ from graph.types import Message
 
 @dataclass(frozen=True)
 class RotationLimit:
-    """All rows of up to `tokens` tokens have the same rotations; longer rows have others, the same for all of them only if `longer_alike`."""
+    """Rows of up to `tokens` tokens share one set of rotations. Longer rows share another if `longer_rows_alike`; else each length has a different one."""
 
     kind: str
     tokens: int
-    longer_alike: bool
+    longer_rows_alike: bool
 
 
 def rotation_limit(config: Any) -> RotationLimit | None:
@@ -41,9 +41,9 @@ def rotation_limit(config: Any) -> RotationLimit | None:
     for rope in [parameters, *(each for each in parameters.values() if isinstance(each, Mapping))]:
         kind = rope.get("rope_type", "default")
         if kind == "longrope":
-            return RotationLimit(kind, int(rope["original_max_position_embeddings"]), longer_alike=True)
+            return RotationLimit(kind, int(rope["original_max_position_embeddings"]), longer_rows_alike=True)
         if "dynamic" in kind:
-            return RotationLimit(kind, int(config.max_position_embeddings), longer_alike=False)
+            return RotationLimit(kind, int(config.max_position_embeddings), longer_rows_alike=False)
     return None
 
 
@@ -52,18 +52,19 @@ def check_rotation(config: Any, lengths_tokens: Sequence[int]) -> None:
     limit = rotation_limit(config)
     if limit is None or not lengths_tokens or max(lengths_tokens) <= limit.tokens:
         return
-    if limit.longer_alike and min(lengths_tokens) > limit.tokens:
+    if limit.longer_rows_alike and min(lengths_tokens) > limit.tokens:
         return
     raise UserError(
         f"rows of {min(lengths_tokens):,} to {max(lengths_tokens):,} tokens; the {limit.kind} positions of this model "
         f"({config.model_type}) change above {limit.tokens:,}",
-        "rows on one side of that limit" if limit.longer_alike else f"at most {limit.tokens:,} tokens",
+        "rows on one side of that limit" if limit.longer_rows_alike else f"at most {limit.tokens:,} tokens",
         f"leave out the rows above {limit.tokens:,} tokens, or shorten their contexts",
     )
 
 
 HEAD_CHUNK_TOKENS = 512
-ROWS_AT_ONCE = 512
+ROWS_PER_BATCH = 512
+"""The number of rows tokenized in one call."""
 SOFT_CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
 """Settings of models that transform their logits after the head."""
 
@@ -175,15 +176,15 @@ def tokenize_row(tokenizer: PreTrainedTokenizerBase, prompt: Sequence[Message], 
 def tokenize_rows(
     tokenizer: PreTrainedTokenizerBase, rows: Sequence[tuple[Sequence[Message], str]]
 ) -> list[TokenizedRow]:
-    """Chat prompts in exactly the server's tokens (graph/answer/template.py), each with its completion, which ends with the end token.
+    """Chat prompts tokenized exactly as by the server (graph/answer/template.py), each with its completion, which ends with the end token.
 
     UserError if the template does not end an assistant's turn with the end token (a model trained on such rows never learns to
     stop), or if a completion contains the end token.
     """
     tokenized = []
     with all_cores():
-        for first in range(0, len(rows), ROWS_AT_ONCE):
-            batch = rows[first : first + ROWS_AT_ONCE]
+        for first in range(0, len(rows), ROWS_PER_BATCH):
+            batch = rows[first : first + ROWS_PER_BATCH]
             for (_, completion), (prompt, answer) in zip(batch, chat_ids(tokenizer, batch), strict=True):
                 tokenized.append(TokenizedRow((*prompt, *_up_to_end(tokenizer, answer, completion)), len(prompt)))
     return tokenized
@@ -191,7 +192,7 @@ def tokenize_rows(
 
 @contextmanager
 def all_cores() -> Iterator[None]:
-    """Within the block, tokenizers use every core. Elsewhere modegraph/start.py limits them to one, because they would otherwise warn in every forked process."""
+    """Within the block, tokenizers use every core. Elsewhere modegraph/start.py limits them to one; otherwise they would warn in every forked process."""
     variable = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(variable, "true")
     os.environ[variable] = "true"

@@ -152,7 +152,7 @@ def _group_spans(row: int, numbers: Sequence[int], groups: Sequence[TokenizedGro
     ]
 
 
-def visible(batch: PackedBatch, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
+def is_visible(batch: PackedBatch, row: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Whether a query attends to a key: itself or an earlier token of its group, in the prompt or its own response."""
     group_BT, response_BT = batch.group_BT, batch.response_BT
     shared = (response_BT[row, key] == 0) | (response_BT[row, key] == response_BT[row, query])
@@ -160,13 +160,13 @@ def visible(batch: PackedBatch, row: Tensor, query: Tensor, key: Tensor) -> Tens
 
 
 def attention_mask(batch: PackedBatch, implementation: str) -> Any:
-    """`visible` in the attention's format: bool[B, 1, T, T] for "sdpa", a BlockMask for "flex_attention"."""
+    """`is_visible` in the attention's format: bool[B, 1, T, T] for "sdpa", a BlockMask for "flex_attention"."""
     (rows, tokens), device = batch.ids_BT.shape, batch.ids_BT.device
     if implementation == "flex_attention":
-        return create_block_mask(lambda b, _, q, k: visible(batch, b, q, k), rows, None, tokens, tokens, device)
+        return create_block_mask(lambda b, _, q, k: is_visible(batch, b, q, k), rows, None, tokens, tokens, device)
     row_B11 = torch.arange(rows, device=device)[:, None, None]
     order_T = torch.arange(tokens, device=device)
-    return visible(batch, row_B11, order_T[:, None], order_T)[:, None]
+    return is_visible(batch, row_B11, order_T[:, None], order_T)[:, None]
 
 
 def packed_logps(model: Any, batch: PackedBatch) -> Tensor:
@@ -212,8 +212,8 @@ def plain_logps(model: Any, groups: Sequence[TokenizedGroup]) -> Tensor:
 def packing_problem(model: Any, longest_tokens: int | None = None) -> str:
     """Why a model does not support `packed_logps`, in words; "" if it does.
 
-    A sliding window is harmless if it covers the longest prompt with a response (`longest_tokens`; None: unknown). The model
-    is then tried on a few tokens, because an attention implementation may silently ignore its mask.
+    A sliding window is harmless if it covers the longest prompt with a response (`longest_tokens`; None: unknown). A model
+    that passes these checks is also tried on a few tokens, because an attention implementation may silently ignore its mask.
     """
     base = unwrapped(model)
     config = base.config.get_text_config()

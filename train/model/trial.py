@@ -1,6 +1,6 @@
 """A trial of a model's log-probabilities on a few tokens before the first step of training; an unsuitable model is rejected, with the reason.
 
-A model may attend to later tokens (BERT without a decoder), ignore arguments of the trainers, or draw random numbers in training; such a
+A model may attend to later tokens (BERT without a decoder), ignore arguments that the trainers pass, or draw random numbers in training; such a
 model would silently be trained on a different objective. The reference is the formula itself: every token predicted alone from its prefix.
 """
 
@@ -19,6 +19,7 @@ from train.model.logps import unwrapped
 from train.model.packing import TRIAL_GROUPS, TokenizedGroup, gap_beyond_rounding, plain_logps
 
 ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
+"""Errors in a trial that mean that the model is unsuitable."""
 
 
 def check_model(model: Any) -> None:
@@ -34,12 +35,15 @@ def check_model(model: Any) -> None:
 
 
 def check_deterministic(model: Any) -> None:
-    """UserError for a model that draws random numbers in training with dropout off: its log-ratios would be random."""
+    """UserError if the log-probabilities change between evaluation and training with dropout off, for example by random numbers."""
     with _trial_of(model):
         expected = plain_logps(model.eval(), TRIAL_GROUPS)
         gap = max(gap_beyond_rounding(model, expected, plain_logps(model.train(), TRIAL_GROUPS)) for _ in range(2))
     if gap:
-        raise _unsuitable(model, f"its log-probabilities are off by {gap:.3g} nats in training, with all dropout off")
+        raise _unsuitable(
+            model,
+            f"its log-probabilities differ by {gap:.3g} nats between evaluation and training, with all dropout off",
+        )
 
 
 @contextmanager

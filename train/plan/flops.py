@@ -2,7 +2,7 @@
 
 The shape is read from the model on torch's meta device, with the run's adapter and without weights. A product with N weights takes 2N
 operations per token forward, 4N backward: the 6N of Kaplan et al. 2020 (arXiv:2001.08361, §2.1). Attention takes 4 w per layer for each pair of
-query and key forward and 8 w backward, with w = heads × width: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B). Norms,
+query and key forward and 8 w backward, with w = heads × width of a head: the 12 L H Q T of Chowdhery et al. 2022 (arXiv:2204.02311, appendix B). Norms,
 softmaxes, rotations and the optimiser are omitted, as in both papers."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's dimensions. `frozen` and `trainable` count the weights that each token is multiplied with, without the head's."""
+    """A model's dimensions. `frozen` and `trainable` count the weights that each token is multiplied by, without the head's."""
 
     layers: int
     attention_width: int
@@ -76,7 +76,7 @@ def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) ->
 
 
 def model_without_weights(settings: TrainSettings, head: Head) -> Any:
-    """The model with its adapter on the meta device, trained weights marked as in training."""
+    """The model with its adapter on the meta device; as in training, only the weights to train require a gradient."""
     adapter = is_adapter(settings.model)
     source = adapter_base(settings.model) if adapter else settings.model
     cached = check_source(source)
@@ -96,7 +96,7 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
 
 
 def multiplied_weights(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
-    """Each weight that tokens are multiplied with, and how many of its elements count per token: of experts, only the share that a token is routed to."""
+    """Each weight that tokens are multiplied by, and how many of its elements count per token: of experts, only the share that a token is routed to."""
     experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
     share = (config.num_experts_per_tok or 1) / experts if experts else 1.0
     for module in model.modules():

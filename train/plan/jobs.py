@@ -36,8 +36,9 @@ SETTINGS: dict[str, type[TrainSettings]] = {
 
 @dataclass(frozen=True)
 class Job:
-    """A stage's rows as groups of a prompt and its completions; `trainer_of` makes its trainer for the rows with the given numbers, from settings of the same kind.
+    """A stage's rows as groups of a prompt and its completions.
 
+    `trainer_of` makes the stage's trainer for the training rows with the given numbers, from settings of the same class.
     `reference_groups` are scored without gradients before training; `reference_forwards` is the number of further forward passes over each
     row of a step, and with `reference_in_dev` also over each dev row. `copies` is the number of copies of the trained weights in memory.
     A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
@@ -104,7 +105,7 @@ def reference_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> l
 
 
 def _trl_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
-    """In TRL, a loss with a reference computes it again in every batch: with a frozen copy of the trained weights, or with the base below a new adapter."""
+    """TRL computes the log-probabilities of a reference again in every batch: with a frozen copy of the trained weights, or the base below a new adapter."""
     splits = _read_splits_that_fit(settings, tokenizer)
 
     def trainer_of(rows: Sequence[int], some_settings: MsSettings | DpoSettings, folder: Path) -> Any:

@@ -1,7 +1,7 @@
 """The memory of a training process: weights, gradients, AdamW's states, and the activations that a forward pass stores for the backward one.
 
-The first three are formulas over a model's shape and the configuration of `accelerate launch`, which defines sharding; the last is measured
-as the peak of all tensors."""
+The first three are computed from a model's shape and the configuration of `accelerate launch`, which defines the sharding; the last is
+measured as the peak size of all tensors."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ PARTS = ("optimiser", "gradients", "weights")
 
 @dataclass(frozen=True)
 class Launch:
-    """A launch of several processes with a batch each; `sharded` names the parts of memory that are sharded among them."""
+    """A launch of one or more processes, each with its own batch; `sharded` names the parts of memory that are sharded among them."""
 
     processes: int = 1
     sharded: tuple[str, ...] = ()
 
 
 def read_launch(file: Path) -> Launch:
-    """The launch that an accelerate configuration describes (FSDP counts as full sharding); UserError for a kind whose memory has no formula here."""
+    """The launch that an accelerate configuration describes (FSDP counts as full sharding).
+
+    UserError for a kind of launch whose memory cannot be computed here, and for an invalid number of processes or ZeRO stage.
+    """
     values = read_yaml(file)
     kind, processes = str(values.get("distributed_type", "NO")).upper(), values.get("num_processes", 1)
     if not isinstance(processes, int) or processes < 1:
@@ -53,7 +56,9 @@ def _zero_stage(file: Path, config: Any) -> int:
     default = None if isinstance(config, dict) and "deepspeed_config_file" in config else 2
     stage: Any = config.get("zero_stage", default) if isinstance(config, dict) else config
     if stage not in range(4):
-        raise UserError(f"{file}: deepspeed_config.zero_stage is {stage!r}", "0, 1, 2 or 3", "write the stage there")
+        raise UserError(
+            f"{file}: deepspeed_config.zero_stage is {stage!r}", "0, 1, 2 or 3", "set the stage in this file"
+        )
     return int(stage)
 
 
@@ -90,7 +95,10 @@ def memory_of(shape: Shape, launch: Launch, activations: float | None = None) ->
 
 @contextmanager
 def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
-    """Yields a function for the peak bytes so far of tensors created in the block: from a GPU's allocator, else by counting, which is slow."""
+    """Yields a function that returns the peak size, in bytes, that the tensors created in the block have had so far.
+
+    It is read from the allocator of a GPU; on other devices, it is counted, which is slow.
+    """
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
@@ -101,7 +109,7 @@ def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
 
 
 class _Storages(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes of live storages: a storage is added when an operation first returns a tensor in it, and subtracted when it is freed."""
+    """Counts the bytes of live storages: a storage is added when an operation first returns a tensor that uses it, and subtracted when it is freed."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

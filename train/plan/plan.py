@@ -1,6 +1,6 @@
 """A plan of one training run: counts from the data, FLOPs by formula, memory by formula and from one step, hours from a few steps. It leaves no files.
 
-Batches come from another shuffle than the trainer's, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
+The rows are shuffled differently from the trainer's, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
 
 
 def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) -> Flops:
-    """The operations of the run, without padding and without pairs across groups; a reference that is another model counts like the trained one."""
+    """The operations of the run, without padding and without attention across groups; a reference that is another model counts like the trained one."""
     packed = counts.packed
     batches = [
         _work_of(job, [job.train[row] for row in batch], packed)

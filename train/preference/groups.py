@@ -24,7 +24,7 @@ from train.model.packing import TokenizedGroup
 
 @dataclass(frozen=True)
 class ResponseGroup:
-    """One prompt with K responses, and the reward r_i of each. The rewards of a pair are the logarithms of its label's shares."""
+    """One prompt with K responses, and the reward r_i of each. The rewards of a pair are the logarithms of the two label probabilities."""
 
     id: str
     tokenized: TokenizedGroup
@@ -55,7 +55,7 @@ def scored_groups(
 ) -> Iterator[ResponseGroup]:
     """The scored responses of each prompt, split at random, by `seed`, into groups of `size` (None: one group).
 
-    Rewards are combined with `weights` and, if `standardised`, scaled per prompt.
+    Rewards are combined with `weights` and, if `standardised`, standardised per prompt.
     """
     for row in rows:
         rewards = combine_rewards(row, weights)
@@ -93,7 +93,7 @@ def hard_label(label_smoothing: float) -> tuple[float, float]:
 
 
 def tokenize_members(tokenizer: PreTrainedTokenizerBase, row: ResponseRow, members: Sequence[int]) -> TokenizedGroup:
-    """The prompt of a row with those of its responses that `members` numbers."""
+    """The prompt of a row with those of its responses whose numbers are in `members`."""
     cut = [place for place, member in enumerate(members) if member in row.cut]
     return tokenize_group(tokenizer, row.prompt, [row.responses[member] for member in members], cut)
 

@@ -3,7 +3,7 @@
 Legend: Q prompts, K responses to each, P pairs of responses. `log_ratios_QK` holds Δ_i = log π_θ(y_i|x) − log π_ref(y_i|x), summed over
 the completion's tokens with its end token (see train/model/logps.py); `rewards_QK` holds r_i. A pair is K = 2 with the chosen response
 first and the rewards (log(1 − ε), log ε) at β_r = 1 (groups.py: hard_label); ε = 0 is a hard label. Every loss computes in float32, or
-in float64 if the log-ratios are, does not change its inputs, and returns one loss per prompt: float[Q].
+in float64 if the log-ratios are float64, does not change its inputs, and returns one value per prompt: float[Q].
 
 | loss | what its minimum identifies |
 |---|---|
@@ -14,7 +14,7 @@ in float64 if the log-ratios are, does not change its inputs, and returns one lo
 | RLOO | β_π β_r, for samples of the reference: without clipping, its expected gradient is then β_π times that of KL(π ‖ π_ref exp(r / β_π β_r)) |
 
 Only RLOO assumes that the responses were sampled from the reference.
-docs/concepts/objectives/gradients.md has their gradients. Sources: MS and DPO for K responses are EXO's (Ji et al. 2024), used by GraphMPA
+docs/concepts/objectives/gradients.md has the gradients of all these losses. Sources: MS and DPO for K responses are EXO's (Ji et al. 2024), used by GraphMPA
 as "mode-seeking" preference optimisation (§3.3, Eqs. 10-11).
 """
 
@@ -53,8 +53,8 @@ def dpo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, beta_policy: float, beta
 def ipo_loss(log_ratios_QK: Tensor, rewards_QK: Tensor, tau: float, beta_reward: float) -> Tensor:
     """Mean over pairs of (Δ_i − Δ_j − (2 p_ij − 1) / 2τ)² with p_ij = σ((r_i − r_j) / β_r); IPO (Azar et al. 2024, Eq. 17) at p_ij = 1.
 
-    Soft p_ij: the mean of Eq. 17 over labels drawn from p_ij, up to a constant. Δ is summed over tokens, as in the paper's theory; TRL
-    takes means over tokens, so that its τ = 0.1 demands 5 nats per token.
+    For a soft p_ij, this is the mean of Eq. 17 over labels sampled with probability p_ij, up to a constant. Δ is summed over tokens, as in
+    the paper's theory; TRL takes means over tokens, so that its τ = 0.1 demands 5 nats per token.
 
     >>> ipo_loss(torch.tensor([[3.0, 1.0]]), torch.tensor([[0.0, -torch.inf]]), 0.25, 1.0), ipo_loss(torch.zeros(1, 2), torch.zeros(1, 2), 0.1, 1.0)
     (tensor([0.]), tensor([0.]))

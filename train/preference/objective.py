@@ -61,8 +61,8 @@ def prompt_losses(
 def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta: float) -> dict[str, float]:
     """The metrics of one prompt, with the names and definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
 
-    Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranking_accuracy`, omitted if
-    that is None. Two metrics are not TRL's: p_f of the best response, and the entropy of p_f divided by log K.
+    Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranking_accuracy`, omitted if that is None.
+    Two metrics are not TRL's: `shares/chosen`, p_f (losses.py) of the best-rewarded response, and `shares/entropy`, the entropy of p_f divided by log K.
     """
     shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
     implicit_K = beta * log_ratios_K
@@ -84,7 +84,7 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
 def ranking_accuracy(log_ratios_K: Tensor, rewards_K: Tensor) -> float | None:
     """Of the pairs of responses with different rewards, the share in which the better-rewarded one has the higher log-ratio; None if all rewards are equal.
 
-    A tie counts as wrong, so an unchanged policy has accuracy 0, as in TRL's `rewards/accuracies` and `eval compare` for K = 2.
+    Equal log-ratios count as wrong, so an unchanged policy has accuracy 0, as in TRL's `rewards/accuracies` and `eval compare` for K = 2.
 
     >>> rewards = torch.tensor([1.0, 0.5, 0.0])
     >>> [ranking_accuracy(torch.tensor(ratios), rewards) for ratios in ([0.3, 0.2, 0.1], [0.1, 0.3, 0.0], [0.0, 0.0, 0.0])]
@@ -93,8 +93,8 @@ def ranking_accuracy(log_ratios_K: Tensor, rewards_K: Tensor) -> float | None:
     better_KK = rewards_K[:, None] > rewards_K[None, :]
     if not better_KK.any():
         return None
-    raised_KK = log_ratios_K[:, None] > log_ratios_K[None, :]
-    return int((raised_KK & better_KK).sum()) / int(better_KK.sum())
+    higher_KK = log_ratios_K[:, None] > log_ratios_K[None, :]
+    return int((higher_KK & better_KK).sum()) / int(better_KK.sum())
 
 
 def mean_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """Preference training from settings to a finished run: mode-seeking, DPO or another loss of the family, on pairs (K = 2) or on K scored responses.
 
 The reference is the frozen initial model, or another one (`reference`); its log-probabilities are computed once, before the first step.
-`trainer: trl` instead uses TRL's DPOTrainer on pairs (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as a baseline and a check, or its trainers of SimPO
+`trainer: trl` instead uses TRL's DPOTrainer on pairs (`exo_pair`, `sigmoid`, `ipo`, `nca_pair`), as a baseline and a check, or its trainers for SimPO
 and ORPO. The reference of DPOTrainer is a second copy of a full model, the base below a new adapter, or TRL's frozen copy of an adapter whose
 training continues."""
 
@@ -101,15 +101,15 @@ def pair_trainer(
 
 
 class SimpoTrainer(SingleCastMixin, CPOTrainer):  # type: ignore[misc]
-    """TRL's experimental trainer of SimPO."""
+    """TRL's experimental trainer for SimPO."""
 
 
 class OrpoTrainer(SingleCastMixin, ORPOTrainer):  # type: ignore[misc]
-    """TRL's experimental trainer of ORPO."""
+    """TRL's experimental trainer for ORPO."""
 
 
 def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder: Path) -> CPOTrainer | ORPOTrainer:
-    """TRL's trainer of SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), both experimental in TRL."""
+    """TRL's trainer for SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), both experimental in TRL."""
     without_dropout(start.model)
     check_deterministic(start.model)
     common = trl_arguments(settings, start.splits, folder)
@@ -130,14 +130,14 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
 
 
 def with_our_tokens(trainer: Any, start: TrainingInputs, dataset_of: Callable[..., Dataset]) -> Any:
-    """A trainer of TRL with our tokens instead of PLACEHOLDER: TRL accepts only texts, and splits prompts from completions at a different place than the server."""
+    """The TRL trainer with our tokens, not PLACEHOLDER: TRL accepts only texts, and separates prompt and completion in another place than the server."""
     trainer.train_dataset = dataset_of(start.splits.train, start.tokenizer)
     trainer.eval_dataset = dataset_of(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
 
 
 def trl_trainer(settings: MsSettings | DpoSettings, start: TrainingInputs, folder: Path) -> Any:
-    """TRL's trainer of the loss that the settings name."""
+    """TRL's trainer for the loss that the settings name."""
     if isinstance(settings, DpoSettings) and settings.loss in WITHOUT_REFERENCE:
         return reference_free_trainer(settings, start, folder)
     return pair_trainer(settings, start, folder, TRL_LOSSES[method_of(settings)], settings.label_smoothing)
@@ -153,10 +153,12 @@ class PreferenceData:
 
 
 def method_of(settings: MsSettings | DpoSettings) -> Method:
-    """The loss of the family that the settings name."""
+    """The loss that the settings name, as a method of our trainer; AssertionError for SimPO and ORPO, which only TRL trains."""
     if isinstance(settings, MsSettings):
         return "ms"
-    assert settings.loss != "simpo" and settings.loss != "orpo", f"{settings.loss} has no reference, so TRL trains it"
+    assert settings.loss != "simpo" and settings.loss != "orpo", (
+        f"loss {settings.loss}: expected a loss with a reference; use trainer: trl"
+    )
     return "dpo" if settings.loss == "sigmoid" else settings.loss
 
 
@@ -168,7 +170,7 @@ def stage_of(settings: MsSettings | DpoSettings) -> Literal["ms", "dpo"]:
 def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
     """Train without rounds, from settings to a finished run at `settings.output`; UserError for bad input before the first step."""
     if settings.trainer == "trl":
-        return _train_by_trl(settings)
+        return _train_with_trl(settings)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer, settings.label_smoothing)
@@ -187,7 +189,7 @@ def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
 
 
 def alignment_of(settings: MsSettings | DpoSettings, data: PreferenceData) -> Alignment:
-    """The alignment in the run's record: K is 2 for pairs, else that of the settings, or of the largest group."""
+    """The alignment in the run's record: K is 2 for pairs, else `responses` of the settings, or by default the size of the largest group."""
     if data.pairs:
         return Alignment(settings.beta, 2, label_smoothing=settings.label_smoothing or None)
     size = settings.responses or max(len(group.rewards) for group in data.train)
@@ -215,7 +217,7 @@ def read_preference_data(
             groups = list(scored_groups(read_responses(file), tokenizer, *how))
         if not groups:
             found = f"{file}: every prompt's responses have equal rewards"
-            raise UserError(found, "some different rewards", "change `rewards`")
+            raise UserError(found, "a prompt whose responses have different rewards", "change `rewards`")
         return groups_within(groups, settings.max_length_tokens, settings.over_long == "drop", file)
 
     data = PreferenceData(
@@ -249,7 +251,7 @@ def response_group_trainer(
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs and method in ("ms", "dpo", "nca", "rloo"):
         beta, beta_reward = objective.beta, objective.beta_reward
-        say(f"β_π = {beta:g}, β_r = {beta_reward:g}: only β_π β_r = {beta * beta_reward:g} is identified")
+        say(f"β_π = {beta:g}, β_r = {beta_reward:g}: the optimum depends only on β_π β_r = {beta * beta_reward:g}")
 
     def initial_logps() -> list[Tensor]:
         with autocast(settings):
@@ -285,7 +287,7 @@ def layout_of(settings: PreferenceSettings, model: Any, groups: Sequence[Respons
 def reference_of(
     settings: PreferenceSettings, groups: Sequence[ResponseGroup], compute: Callable[[], list[Tensor]]
 ) -> list[Tensor]:
-    """log π_ref of each group, from the cache of the settings, if they name one."""
+    """log π_ref of each group: from the cache that the settings name, if it exists, else from `compute`."""
     if settings.reference_cache is None:
         return compute()
     origin = {
@@ -312,7 +314,7 @@ def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
     return torch.autocast(device(), torch.bfloat16, enabled=settings.precision == "bfloat16")
 
 
-def _train_by_trl(settings: MsSettings | DpoSettings) -> RunRecord:
+def _train_with_trl(settings: MsSettings | DpoSettings) -> RunRecord:
     if holds_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
     if settings.sample_steps is not None:

@@ -39,9 +39,10 @@ def group_logps(model: Any, groups: Sequence[ResponseGroup], logps_of: LogpsOf, 
 
 
 def shared_passes(groups: Sequence[ResponseGroup], groups_per_pass: int) -> list[list[list[int]]]:
-    """Forward passes of at most `groups_per_pass` times the responses of the largest group: in each, the numbers of the groups of one prompt form a list.
+    """The numbers of the groups by forward pass, then by prompt: a pass is a list of lists, one for each of its prompts.
 
-    Groups of one prompt share a pass where they fit, so that small groups split from many responses rarely recompute the prompt.
+    A pass has at most `groups_per_pass` times as many responses as the largest group. Groups of one prompt share a pass where they fit, so
+    that the prompt is rarely computed again when its many responses are split into small groups.
     """
     max_responses = groups_per_pass * max((len(group.tokenized.responses) for group in groups), default=1)
     passes: list[list[list[int]]] = []
@@ -84,11 +85,15 @@ def cached_reference(
             metadata, logps_R = stored.metadata() or {}, stored.get_tensor("logps")
     except (SafetensorError, OSError) as problem:
         found = f"{file}: not a reference cache ({problem})"
-        raise UserError(found, "a file of `reference_cache`", "remove it") from None
+        raise UserError(
+            found,
+            "a file that an earlier run wrote for `reference_cache`",
+            "remove it, or set reference_cache to another file",
+        ) from None
     for key, expected in origin.items():
         if metadata.get(key) != expected:
             found = f"{file}: reference log-probabilities with {key} {metadata.get(key)}"
-            raise UserError(found, f"{key} {expected}", "remove the file, or set reference_cache to another one")
+            raise UserError(found, f"{key} {expected}", "remove the file, or set reference_cache to another file")
     return list(torch.split(logps_R, [len(group.tokenized.responses) for group in groups]))
 
 

@@ -1,7 +1,7 @@
 """On-policy rounds: each samples the policy's responses to prompts of `data`, computes their rewards and trains on them; the next starts from the result.
 
-A round is `synth responses`, then `train ms` or `train dpo`, in the folders `round-K/responses` and `round-K/run`. Complete parts are
-never made again, so a resumed run ends with the same rows and weights. The folder of all rounds is itself a run
+A round is `synth responses`, then `train ms` or `train dpo`, in the folders `round-K/responses` and `round-K/run`. Parts that are
+complete are not made again, so a resumed run ends with the same rows and weights. The folder of all rounds is itself a run
 like any other, from the first round's starting model to the last round's adapter or model; `rounds.jsonl` has the figures of each round."""
 
 from __future__ import annotations
@@ -119,18 +119,18 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
-        learned = [prompt for prompt in prompts if rounds.refusing != "left_out" or not lacks_answer(prompt)]
-        chosen = choose_prompts(learned, rounds.prompts, this.seed, rounds.refusals)
+        usable = [prompt for prompt in prompts if rounds.refusing != "left_out" or not lacks_answer(prompt)]
+        chosen = choose_prompts(usable, rounds.prompts, this.seed, rounds.refusals)
         sampling = Sampling(rounds.samples, rounds.temperature, rounds.max_answer_tokens, this.seed, as_drawn=True)
         origin = {
             "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}, {sum(map(lacks_answer, chosen)):,} of them without the answer in their passages",
             "Policy": f"{model.name}, at the start of round {this.number}",
             "Sampling": f"{rounds.samples} responses per prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
-        drawn = respond(chosen, model, sampling, rounds.refusing)
+        responded = respond(chosen, model, sampling, rounds.refusing)
         if rounds.only_different:
-            drawn = drop_equal(drawn, nonzero_weights(this.settings.rewards))
-        rows = track(drawn, f"round {this.number}: prompts", len(chosen))
+            responded = drop_equal(responded, nonzero_weights(this.settings.rewards))
+        rows = track(responded, f"round {this.number}: prompts", len(chosen))
         form = replace(RESPONSES, made_by=f"train {stage_of(this.settings)}")
         write_dataset(this.responses, rows, form, origin)
     if not (this.responses / "train.jsonl").exists():
@@ -143,14 +143,14 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
 def respond(
     prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, refusing: str = "as_drawn"
 ) -> Iterator[ResponseRow | Dropped]:
-    """Each prompt with its responses, as drawn, and their rewards; Dropped if there are too few to compare.
+    """Each prompt with its responses, as sampled, and their rewards; Dropped in place of a prompt with too few responses to compare.
 
     `refusing` is the setting of that name: with "added", a refusal is added where no response refuses; with "left_out", responses that refuse are left out.
     """
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
-        drawn = sample_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
-        for prompt, texts in zip(batch, drawn, strict=True):
+        sampled = sample_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
+        for prompt, texts in zip(batch, sampled, strict=True):
             if refusing == "left_out":
                 texts = texts.without(is_no_answer)
             if len(texts.texts) < 2:
@@ -162,7 +162,7 @@ def respond(
 
 
 def drop_equal(rows: Iterable[ResponseRow | Dropped], weights: Mapping[str, float]) -> Iterator[ResponseRow | Dropped]:
-    """The rows, but Dropped for one whose responses all have the same reward."""
+    """The rows, with Dropped in place of each row whose responses all have the same reward."""
     for row in rows:
         equal = isinstance(row, ResponseRow) and len(set(combine_rewards(row, weights))) == 1
         yield Dropped(EQUAL) if equal else row
@@ -239,7 +239,7 @@ def choose_prompts(
     """A sample of `count` prompts, determined by `seed`, in their original order; all if `count` is None or too large.
 
     `refusals` is the share of prompts whose passages lack the answer (lower if there are too few; if the others are too few, fewer than
-    `count` are sampled); None samples both kinds alike.
+    `count` are sampled); None samples from all prompts alike.
     """
     order = sorted(range(len(prompts)), key=lambda number: content_id(str(seed), prompts[number].row.id, str(number)))
     if count is not None and refusals is not None:

@@ -1,4 +1,4 @@
-"""Conversations in common formats: the rows of supervised fine-tuning, and those on which merged and exported models are compared with their run.
+"""Conversations in common formats: the rows of supervised fine-tuning, and those on which exported and served models are compared with the trained one.
 
 The formats are our reading rows and preference pairs (the chosen side), TRL's prompt and completion, messages (OpenAI), conversations (ShareGPT)
 and instruction, input, output (Alpaca), one JSON object per line."""
@@ -22,9 +22,9 @@ FORMS = "prompt and completion, prompt and chosen, messages, conversations, or i
 
 @dataclass(frozen=True)
 class Conversation:
-    """A chat that ends with a user turn, the completion to learn, and the gold data that answers are scored by.
+    """A chat that ends with a user turn, the completion to learn, and the gold data by which answers are scored.
 
-    `answers` are the accepted answers (empty: a refusal is correct), `context` the ids of the passages, `gold` the numbers of those to cite.
+    `answers` are the accepted answers (empty: a refusal is correct), `context` the ids of the passages, `gold` the numbers of the passages to cite.
     """
 
     prompt: tuple[Message, ...]

@@ -112,7 +112,7 @@ def rows_fingerprint(source: Path) -> str:
 
 
 def form_of_rows(source: Path) -> AnswerForm:
-    """The answer form in the first prompt of `train.jsonl` in a data folder; "reasoned" if the prompt is not one of ours."""
+    """The answer form in the first prompt of `train.jsonl` in a data folder; "reasoned" if there is none, or it is not one of ours."""
     file = source / "train.jsonl"
     _, first = next(read_jsonl(file), (0, {})) if file.is_file() else (0, {})
     try:
@@ -153,7 +153,7 @@ def _read_rows(
 
 
 def check_row(row: PreferenceRow, where: str) -> None:
-    """UserError if a row has no usable preference: an empty side, two equal sides, a prompt without a question."""
+    """UserError if a row has no usable preference: an empty side, two equal sides, a prompt that does not end with a user turn."""
     for side, text in (("chosen", row.chosen), ("rejected", row.rejected)):
         if not isinstance(text, str) or not text.strip():
             raise UserError(f"{where}: the {side} completion is {text!r}", "a non-empty string", "remove the row")
@@ -170,7 +170,7 @@ def check_prompt(prompt: Sequence[Message], where: str) -> None:
 
 def check_responses(row: ResponseRow, where: str) -> None:
     """UserError if a row has no usable preference: fewer than two responses, an empty one, a repeated one
-    (unless `sampling.as_drawn`), or rewards that do not match the responses.
+    (unless `sampling.as_drawn`), rewards that do not match the responses, or a prompt that does not end with a user turn.
     """
     for number, text in enumerate(row.responses, start=1):
         if not isinstance(text, str) or not text.strip():
@@ -189,7 +189,7 @@ def check_responses(row: ResponseRow, where: str) -> None:
 def check_lengths(
     splits: Splits, tokenizer: PreTrainedTokenizerBase, max_length_tokens: int, folder: Path
 ) -> list[int]:
-    """Tokens of both completions of every row with their prompt; UserError as in `check_fit`."""
+    """The lengths, in tokens, of both completions of every row, each with its prompt; UserError as in `check_fit`."""
     lengths: list[int] = []
     for name, rows in vars(splits).items():
         pairs = [[len(side.ids) for side in pair] for pair in tokenized_pairs(rows, tokenizer)]

@@ -78,11 +78,11 @@ class GroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
 
 
 SHARDED_LAUNCHES = {"FSDP": "ACCELERATE_USE_FSDP", "DEEPSPEED": "ACCELERATE_USE_DEEPSPEED"}
-"""The launches that shard a model among processes, and the environment variable that requests each."""
+"""The kinds of launch that shard a model across processes, and the environment variable that requests each."""
 
 
 def check_sharding(runs_as: str) -> None:
-    """UserError if sharding was requested but every process has the full model, as accelerate silently does on CPUs."""
+    """UserError if sharding was requested but every process has the full model: on CPUs, accelerate silently does not shard."""
     for kind, variable in SHARDED_LAUNCHES.items():
         if os.environ.get(variable, "").lower() == "true" and runs_as != kind:
             found = f"{kind} was requested, but accelerate's distributed type is {runs_as}"
@@ -95,7 +95,7 @@ RECOUNTED_METRIC = "num_tokens"
 SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
 """The metrics in progress lines of preference training, besides the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
-"""A tracker needs any one of its packages here; a tracker that is not listed needs the package of its name."""
+"""Trackers and their packages, any one of which is enough; a tracker that is not listed needs the package of its name."""
 TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
 
 
@@ -120,7 +120,7 @@ def prepare(settings: TrainSettings, head: Head = "tokens") -> TrainingInputs:
 
 
 def check_start(settings: TrainSettings) -> None:
-    """UserError for settings that would fail, before any data are read; silences the libraries."""
+    """UserError for settings that would fail, before any data are read; a message if bfloat16 is slow here. Silences the libraries."""
     quiet_libraries()
     check_output(Path(settings.output))
     check_tracker(settings.report_to)
@@ -342,7 +342,7 @@ def completion_logits_only() -> Iterator[None]:
     """Make TRL compute logits only at the completion's positions, as it does on a GPU; on other devices it computes them at every position.
 
     On a CPU, that halves the time of a step (a tiny Llama, 80 of 440 tokens in the completion). TRL 1.16 reads the switch
-    at each step; a test compares the losses with ours.
+    at each step; a test compares TRL's losses with those of our formulas.
     """
     before = trl.trainer.utils._use_triton
     trl.trainer.utils._use_triton = lambda device: True

@@ -73,7 +73,7 @@ def read_run(folder: Path) -> RunRecord:
 
 
 TITLES = {
-    "tiny": "A tiny Llama trained from scratch, the stand-in for a pretrained model",
+    "tiny": "A tiny Llama trained from scratch, a stand-in for a pretrained model",
     "sft": "Supervised fine-tuning",
     "ms": "Mode-seeking preference optimisation",
     "dpo": "Direct preference optimisation",
@@ -91,8 +91,8 @@ OTHER_LOSSES = {
     "lambda": "−Σ λ_ij log σ(β(Δ_i − Δ_j)), LiPO-λ",
     "nca": "−Σ [p_r log σ(βΔ) + log σ(−βΔ) / K], NCA",
     "rloo": "−mean of min(ρ_i A_i, clip(ρ_i, 1 ± 0.2) A_i), ρ = exp(Δ), RLOO",
-    "simpo": "−log σ(β (mean log π(y_w) − mean log π(y_l)) − γ), means over tokens, SimPO by TRL",
-    "orpo": "mean cross-entropy of x and y_w − β log σ(log odds(y_w) − log odds(y_l)), odds of the mean log π, ORPO by TRL",
+    "simpo": "−log σ(β (mean log π(y_w) − mean log π(y_l)) − γ), means over tokens, SimPO with TRL",
+    "orpo": "mean cross-entropy of x and y_w − β log σ(log odds(y_w) − log odds(y_l)), odds of the mean log π, ORPO with TRL",
 }
 """Losses of `train dpo` other than DPO, by the setting `loss`."""
 ANSWERS: Mapping[AnswerForm, str] = {
@@ -163,12 +163,15 @@ def reference_of(record: RunRecord) -> str:
 
 def _loss(record: RunRecord) -> str:
     if record.settings.get("anchor_refusals"):
-        return f"{LOSSES['sft']}, given that the completion does not begin like a refusal; refusals anchored at the initial model (train/refusals.py)"
+        answering = f"{LOSSES['sft']}, given that the completion does not begin like a refusal"
+        return (
+            f"{answering}; and a loss that anchors the frequency of refusals at the initial model's (train/refusals.py)"
+        )
     return OTHER_LOSSES.get(record.settings.get("loss", ""), LOSSES[record.stage])
 
 
 def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:
-    """The fields of `Alignment`, and the product of β_π and β_r, all that most losses identify (train/preference/losses.py)."""
+    """The fields of `Alignment`, and the product of β_π and β_r, which is all that most losses identify (train/preference/losses.py)."""
     beta, beta_reward = record.beta, record.beta_reward
     product = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
     return [

@@ -1,4 +1,4 @@
-"""The last step of every training command: one folder, complete or absent, that serving, comparing and publishing can rely on."""
+"""The output folder of every training command: it exists only once it is complete, so that it can be served, compared and published."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LIBRARIES = ("torch", "transformers", "trl", "peft", "datasets")
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a training loop: the logged rows in order, the final figures and the seconds."""
+    """The result of a training loop: the logged rows in order, the final figures and the training time in seconds."""
 
     log: Sequence[Mapping[str, float]]
     metrics: Mapping[str, float]
@@ -54,11 +54,11 @@ def about_run(stage: str, settings: Settings) -> dict[str, Any]:
 
 @contextmanager
 def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any] | None = None) -> Iterator[Path]:
-    """A folder to fill next to `output`, renamed to it on success and removed on failure. UserError as in `check_output`, or for checkpoints as described.
+    """A folder to fill next to `output`, renamed to `output` on success and removed on failure. UserError as in `check_output`.
 
     With `about`, a description of the run, its progress can be watched while it runs (graph/shared/progress.py).
 
-    A resumable folder is not removed on failure, and may already have the files of an interrupted run; UserError if the folder is not resumable
+    A resumable folder is not removed on failure, and may already have the files of an interrupted run. UserError if the folder is not resumable
     but has the checkpoints of such a run. Of several processes, only the first writes to the disk.
     """
     check_output(output)

@@ -15,7 +15,7 @@ from graph.models.checkpoint import computes_in_bfloat16
 
 
 def machine_precision() -> Literal["float32", "bfloat16"]:
-    """bfloat16 on a GPU and on CPUs with instructions for it; without these it is 6 to 90 times slower than float32 (docs/log.md)."""
+    """bfloat16 on a GPU and on CPUs with instructions for it, else float32: without them, bfloat16 is 6 to 90 times slower (docs/log.md)."""
     import torch
 
     return "bfloat16" if torch.cuda.is_available() or computes_in_bfloat16() else "float32"
@@ -117,7 +117,7 @@ class SftSettings(TrainSettings):
     )
     anchor_refusals: bool = Field(
         False,
-        description="learn when to refuse (“not in the documents”) as a change in the log-odds that the initial model gives to a refusal, so that the share of such rows does not set how often the model refuses",
+        description="learn when to refuse (“not in the documents”) as a change in the log-odds that the initial model gives to a refusal, so that the share of refusals in the data does not set how often the model refuses",
     )
     eval_steps: int | None = Field(
         default=None,
@@ -157,7 +157,7 @@ class RoundsSettings(Settings):
         default=None,
         ge=0,
         le=1,
-        description="share of `prompts` whose passages lack the answer, if there are enough of them; null samples both kinds alike",
+        description="share of `prompts` whose passages lack the answer, if there are enough of them; null: sample from all prompts alike",
     )
     refusing: Literal["as_drawn", "added", "left_out"] = Field(
         "as_drawn",
@@ -177,7 +177,7 @@ class RoundsSettings(Settings):
         description="longest response, in tokens; a longer one is truncated, and trained on without an end token",
     )
     epochs: float = Field(
-        default=1, gt=0, description="passes over the responses of a round, instead of the run's own `epochs`"
+        default=1, gt=0, description="passes over the responses of a round; replaces the `epochs` of the run"
     )
     engine: Literal["hf", "openvino", "vllm"] = Field(
         "hf", description="engine to sample with; openvino, fast on CPUs, rounds the weights to 8 bits"
@@ -215,7 +215,9 @@ class PreferenceSettings(TrainSettings):
         description="weights of the reward components of scored responses, such as `supported`",
     )
     standardise: bool = Field(False, description="scale the rewards of each prompt to mean 0 and deviation 1")
-    over_long: Literal["refuse", "drop"] = Field("refuse", description="what to do with rows above max_length_tokens")
+    over_long: Literal["refuse", "drop"] = Field(
+        "refuse", description="what to do with rows longer than max_length_tokens"
+    )
     layout: Literal["packed", "plain"] = Field(
         "packed", description="how rows are laid out: packed computes a prompt once for all of its responses"
     )
@@ -265,7 +267,7 @@ class PreferenceSettings(TrainSettings):
 
 
 WITHOUT_REFERENCE = ("simpo", "orpo")
-"""Losses of `train dpo` that compare the policy with no reference, all from TRL."""
+"""Losses of `train dpo` that need no reference model, all from TRL."""
 
 
 class DpoSettings(PreferenceSettings):
@@ -295,7 +297,9 @@ class DpoSettings(PreferenceSettings):
                 f"label_smoothing = {self.label_smoothing:g} would not soften the labels of {which}: set it to 0"
             )
         if self.label_smoothing and self.rounds and not self.best_against_worst:
-            raise ValueError("label_smoothing softens pairs: set best_against_worst to true, or label_smoothing to 0")
+            raise ValueError(
+                "label_smoothing softens the labels of pairs: set best_against_worst to true, or label_smoothing to 0"
+            )
         if self.loss == "rloo":
             self._check_rloo()
         return self
@@ -303,7 +307,7 @@ class DpoSettings(PreferenceSettings):
     def _check_rloo(self) -> None:
         """ValueError where the responses would not be samples of RLOO's reference, or its baseline would lack responses of a prompt."""
         if self.rounds and self.rounds.refusing != "as_drawn":
-            raise ValueError("rloo learns from responses as drawn: set rounds.refusing to as_drawn")
+            raise ValueError("rloo learns from responses as sampled: set rounds.refusing to as_drawn")
         if self.best_against_worst:
             raise ValueError("rloo compares a response with all others of its prompt: set best_against_worst to false")
         if self.reference or (self.rounds and self.rounds.reference == "start"):
@@ -320,7 +324,7 @@ class MsSettings(PreferenceSettings):
 
 
 class RewardSettings(TrainSettings):
-    """A reward model of pairs (Bradley–Terry). `center` weights (r_chosen + r_rejected)² (Eisenstein et al. 2023).
+    """A reward model trained on pairs (Bradley–Terry). `center` weights (r_chosen + r_rejected)² (Eisenstein et al. 2023).
 
     This keeps rewards near 0, where the sigmoid that maps them to (0, 1) is steepest.
     """

@@ -1,7 +1,7 @@
 """`modegraph train selector --size hop`: trains the second hop of `hops` from indexes and their questions.
 
 Rows are the results of `hops` for each question, labelled by its gold documents. Trees are fitted on train, with early stopping on dev;
-test gives the figures. Legend: Q questions, P passages, C candidates, K ways (a bridge and an entity), X rows, n those to train on, F features."""
+the figures are measured on test. Legend: Q questions, P passages, C candidates, K ways (a bridge and an entity), X rows, n those to train on, F features."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def split_questions(questions: Sequence[Question]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class QuestionRows:
-    """A question's rows, its gold documents (rows of the index), and the scores of `hops` alone."""
+    """A question's rows, its gold documents (rows of the index), and the scores of `hops` without a trained hop."""
 
     rows: HopRows
     gold: frozenset[int]
@@ -117,9 +117,10 @@ def find_rows_by_split(training: TrainingIndex) -> dict[str, list[QuestionRows]]
 
 
 def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:
-    """The labels, int64[X]: 1 for the first candidate of each gold document, alone or with a way from a gold bridge; and the mask of training rows: [X].
+    """(labels int64[X], mask of the training rows bool[X]). The label is 1 for the first candidate of each gold document, without a way or with one from a
+    gold bridge.
 
-    Rows of a gold document's other passages, or of ways to it from other bridges, are not trained on.
+    The other rows of gold documents (their other passages, and ways to them from other bridges) are not trained on.
     """
     gold_C = np.isin(document_C, list(gold))
     first_C = np.zeros(len(gold_C), np.bool_)
@@ -132,7 +133,7 @@ def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints,
 
 
 def hop_examples(questions: Sequence[tuple[Index, QuestionRows]]) -> HopExamples:
-    """The labelled rows of some questions."""
+    """The training rows of some questions, with their labels."""
     features, labels_of = [], []
     for index, question in questions:
         document_C = index.data.passage_document_P[question.rows.candidates_C]
@@ -143,7 +144,7 @@ def hop_examples(questions: Sequence[tuple[Index, QuestionRows]]) -> HopExamples
 
 
 TOP_DOCUMENTS = 5
-"""The number of documents that the figures count: Recall@5 and all gold@5."""
+"""The number of first documents among which the figures, Recall@5 and all gold@5, count gold documents."""
 TOP_PASSAGES = 100
 """The number of best passages that determine the first TOP_DOCUMENTS documents."""
 ABOUT = """Gradient-boosted trees that rerank the results of the mode `hops` and the passages that they lead to. Their features describe \
@@ -232,7 +233,7 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
 
 
 def measure_gain(hop: Hop, training: TrainingIndex, questions: Sequence[QuestionRows]) -> HopGain:
-    """The figures of an index's questions."""
+    """The figures of an index's test questions, with and without the trees."""
     figures = []
     for question in questions:
         logits_X = forest_logits(hop.forest, question.rows.features_XF)
@@ -249,7 +250,7 @@ def measure_gain(hop: Hop, training: TrainingIndex, questions: Sequence[Question
 
 
 def gold_recall(index: Index, scores_P: Floats, gold: frozenset[int]) -> float:
-    """The share of the gold documents among the first TOP_DOCUMENTS."""
+    """The share of the gold documents that are among the first TOP_DOCUMENTS."""
     passages = top_rows(scores_P, TOP_PASSAGES)
     first = list(dict.fromkeys(index.data.passage_document_P[passages].tolist()))[:TOP_DOCUMENTS]
     return len(gold.intersection(first)) / len(gold)
@@ -259,7 +260,7 @@ def hop_card(record: HopRecord) -> str:
     """The model card: Markdown with front matter for model hubs."""
     facts = [
         ("encoder", record.encoder),
-        *((f"questions, {name}", fingerprint) for name, fingerprint in record.questions.items()),
+        *((f"fingerprint of the questions of {name}", fingerprint) for name, fingerprint in record.questions.items()),
         *((f"questions of {split}", f"{count:,}") for split, count in record.question_counts.items()),
         *((f"rows of {split}", f"{count:,}") for split, count in record.examples.items()),
         ("trees", record.trees),

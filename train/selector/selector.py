@@ -43,7 +43,7 @@ from train.shared.trees import best_count, fit_trees, library_versions, to_fores
 
 ABOUT = """Gradient-boosted trees that predict the probability that a proposition helps to answer a question, from features of \
 retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train, with early stopping on \
-dev, where temperature and threshold are chosen; the test figures cover questions, propositions and passages that were used for neither."""
+dev, where temperature and threshold are chosen; the test figures cover questions, propositions and passages used neither for fitting nor for these choices."""
 SHARING = "For {names}, this holds for the questions only: the splits share passages."
 USE = """## Use
 

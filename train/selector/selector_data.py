@@ -40,7 +40,8 @@ HELD_OUT = ("dev", "test")
 
 @dataclass(frozen=True)
 class RankingFigures:
-    """Mean over the questions of a dataset of the average precision among the propositions of the passages that each question was published with.
+    """The mean average precision of a selector and of the cosine on one dataset,
+    over the propositions of the passages that each question was published with.
 
     `standard_error` is that of the mean difference between the selector and the cosine.
     """
@@ -58,7 +59,7 @@ class SelectorRecord:
     """The origin of a selector, and its figures. `data` has the fingerprint of each dataset by its folder's name;
     `sharing_passages` names datasets whose splits share passages, but no questions.
 
-    `processor_seconds` are those of all cores.
+    `processor_seconds` is the processor time summed over all cores.
     """
 
     size: str

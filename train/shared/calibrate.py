@@ -1,4 +1,4 @@
-"""From logits to decisions: the temperature that calibrates dev's probabilities, the threshold for a target recall, the reliability plot.
+"""From logits to decisions: the temperature that calibrates the probabilities on dev, the threshold for a target recall, and the reliability plot.
 
 Legend: n examples, B bins."""
 
@@ -18,7 +18,7 @@ from graph.types import Ints
 Doubles = NDArray[np.float64]
 TEMPERATURES = (0.05, 20.0)
 EDGES_B = np.array([0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0])
-"""The edges of the bins, narrow where most of a selector's examples are: one in forty is relevant."""
+"""The edges of the bins, which are narrow near 0: most of a selector's probabilities are there, because only one example in forty is relevant."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,10 @@ MAX_NAMED = 5
 def read_labelled(
     folder: Path, parse: Callable[[Mapping[str, Any], str], R], problems_of: Callable[[R], Sequence[str]], expected: str
 ) -> tuple[dict[str, list[R]], str]:
-    """The rows of each split that the folder has, and its fingerprint. `parse` gets a row and its file and line, which UserError names if it is malformed."""
+    """The rows of each split in the folder, and the folder's fingerprint. `parse` gets a row's values and its place (file and line).
+
+    UserError names the place of the first row that is malformed, has a problem or is in the file of another split; `expected` describes a valid row.
+    """
     files = split_files(folder)
     rows: dict[str, list[R]] = {file.stem: [] for file in files}
     remedy = "make the data again"
@@ -39,7 +42,7 @@ def read_labelled(
 
 
 def check_apart(what: str, ids: Mapping[str, Mapping[Any, str]], expected: str, remedy: str) -> None:
-    """UserError for keys in two splits, with their number and up to MAX_NAMED ids; `what` names them, `ids` maps each split's keys to ids."""
+    """UserError for keys in two splits, with their number and up to MAX_NAMED ids; `what` is the word for one of them, `ids` maps each split's keys to ids."""
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
         if shared := sorted(ids[second][key] for key in ids[first].keys() & ids[second].keys()):
             listed = ", ".join(shared[:MAX_NAMED]) + (", …" if len(shared) > MAX_NAMED else "")
@@ -47,7 +50,7 @@ def check_apart(what: str, ids: Mapping[str, Mapping[Any, str]], expected: str, 
 
 
 def check_one_encoder(sources: str, encoders: Mapping[str, str]) -> None:
-    """UserError for several encoders; `encoders` maps the fingerprint of each to one of the `sources` by name."""
+    """UserError for several encoders; `encoders` maps the fingerprint of each to the name of a source that uses it, `sources` is the word for these."""
     if len(encoders) > 1:
         listed = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
         raise UserError(f"{sources} of several encoders ({listed})", "one encoder", "make them with one encoder")

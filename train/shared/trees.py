@@ -1,6 +1,6 @@
-"""Gradient-boosted trees (scikit-learn's histogram trees), with early stopping on dev, and their plain arrays for retrieval.
+"""Gradient-boosted trees (scikit-learn's histogram trees), with early stopping on dev, and their conversion to the plain arrays of a `Forest`.
 
-Legend: n examples, F features, T trees, V nodes of all trees end to end.
+Legend: n examples, F features, T trees, V nodes of all trees, concatenated.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def best_count(trees: HistGradientBoostingClassifier) -> int:
 
 
 def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight: float = 1.0) -> Forest:
-    """The first `count` trees. A weight w of the relevant examples multiplies the odds by w; the base undoes this: −ln w."""
+    """The first `count` trees. Training with a weight w of the positive examples multiplies the odds by w, so ln w is subtracted from the base."""
     nodes_T = [tree[0].nodes for tree in trees._predictors[:count]]
     starts_T = np.cumsum([0, *(len(nodes) for nodes in nodes_T[:-1])]).astype(np.int64)
     feature, threshold, left, right, value = zip(*map(columns_of, nodes_T, starts_T.tolist()), strict=True)

@@ -24,7 +24,7 @@ class Item:
 
 
 Read = Callable[[Row], Item]
-"""A function from one row as published to an Item; a row of the wrong form raises KeyError, TypeError, IndexError, AttributeError or ValueError."""
+"""A function that converts a published row to an Item; it raises KeyError, TypeError, IndexError, AttributeError or ValueError for a malformed row."""
 
 
 @dataclass(frozen=True)

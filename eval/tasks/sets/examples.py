@@ -1,4 +1,4 @@
-"""The project's own questions over the invented documents in examples/."""
+"""The project's own questions on the invented documents in examples/."""
 
 from eval.tasks.sets.base import Task, read_native
 

@@ -7,7 +7,7 @@ from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
-    """One row of hotpot_dev_distractor_v1.json or of the hub's data, where lists of pairs are objects of lists."""
+    """The item in a row of hotpot_dev_distractor_v1.json, or of the hub's data, which has an object of two lists for each list of pairs."""
     context, facts = row["context"], row["supporting_facts"]
     pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, dict) else context
     documents = {title: paragraph(title, " ".join(s.strip() for s in sentences)) for title, sentences in pairs}

@@ -28,7 +28,7 @@ def read(row: Row) -> Item:
 TASK = Task(
     name="multihop-rag",
     title="MultiHop-RAG, news",
-    size="2,556 questions over 609 articles",
+    size="2,556 questions about 609 articles",
     licence="ODC-BY 1.0",
     metrics=("contains", "f1", "recall@5", "all_gold@5"),
     get="dataset/MultiHopRAG.json and dataset/corpus.json from github.com/yixuantt/MultiHop-RAG, in one folder",

@@ -11,7 +11,7 @@ from graph.types import Document
 
 
 def read(row: Row) -> Item:
-    """One paper of qasper-*-v0.3.json, which is keyed by paper, or of the hub's data, where lists of objects are objects of lists."""
+    """One paper of qasper-*-v0.3.json, which is keyed by paper, or of the hub's data, in which a list of objects is stored as one object of lists."""
     source = str(row["id"])
     sections = [(each["section_name"], "\n\n".join(each["paragraphs"])) for each in _objects(row["full_text"])]
     body = "\n\n".join(f"## {name}\n\n{text}" if name else text for name, text in sections if text)
@@ -46,10 +46,10 @@ def _texts(answers: list[Any]) -> tuple[str, ...]:
 TASK = Task(
     name="qasper",
     title="QASPER, questions about papers",
-    size="1,451 test questions over 416 papers (5,049 questions in all splits)",
+    size="1,451 test questions about 416 papers (5,049 questions in all splits)",
     licence="CC BY 4.0",
     metrics=("f1", "rouge1", "rouge2", "rougeL", "bleu", "meteor"),
-    get="qasper-test-v0.3.json of qasper-test-and-evaluator-v0.3.tgz, linked from allenai.org/data/qasper",
+    get="qasper-test-v0.3.json from qasper-test-and-evaluator-v0.3.tgz, linked from allenai.org/data/qasper",
     read=read,
     hub=HubSet("allenai/qasper", None, "test", read),
     gold="the paper",

@@ -14,7 +14,7 @@ def read(row: Row) -> Item:
     for entry in row["questions"]:
         options, number = by_letter(entry["options"]), entry["gold_label"]
         if number < 1:
-            raise ValueError(f"gold_label {number} is less than 1")
+            raise ValueError(f"gold_label {number}; expected at least 1")
         label = list(options)[number - 1]
         kind = "hard" if entry.get("difficult") else "easy"
         questions.append(choice_question(entry["question_unique_id"], entry["question"], options, label, kind=kind))

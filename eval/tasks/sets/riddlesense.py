@@ -6,7 +6,7 @@ from eval.tasks.sets.base import HubSet, Item, Row, Task, choice_question
 
 
 def read(row: Row) -> Item:
-    """One riddle: as published (stem and choices nested), as on the hub (`choices` as an object of lists), or a row with "options" by letter."""
+    """One riddle from a row as published (stem and choices nested), as on the hub (`choices` is an object of lists), or with `options` by letter."""
     if "options" in row:
         return Item((choice_question(row["id"], row["question"], row["options"], row["label"], row["split"]),))
     if isinstance(row["question"], str):

@@ -1,4 +1,4 @@
-"""2WikiMultihopQA (Ho et al. 2020): its files have HotpotQA's form."""
+"""2WikiMultihopQA (Ho et al. 2020): its files are in HotpotQA's format."""
 
 from eval.tasks.sets.base import Task
 from eval.tasks.sets.hotpotqa import read

@@ -29,26 +29,26 @@ def open_archive(data: bytes, file: str) -> ZipFile:
         raise UserError(f"{file}: not a readable {suffix} file ({problem})", "a ZIP archive", "repair it") from None
     parts = archive.infolist()
     if len(parts) > MAX_PARTS:
-        raise UserError(f"{file}: {len(parts):,} parts", f"at most {MAX_PARTS:,}", "split or remove it")
+        raise UserError(f"{file}: {len(parts):,} parts", f"at most {MAX_PARTS:,}", "split the file, or remove it")
     if any(part.flag_bits & _ENCRYPTED for part in parts):
         raise UserError(f"{file}: encrypted", "an unencrypted file", "save it without a password")
     unpacked = sum(part.file_size for part in parts)
     if unpacked > MAX_UNPACKED_BYTES:
         found = f"{file}: {len(data) / MIB:,.1f} MiB, {unpacked / MIB:,.0f} MiB when unpacked"
-        raise UserError(found, f"at most {MAX_UNPACKED_BYTES // MIB:,} MiB", "split or remove it")
+        raise UserError(found, f"at most {MAX_UNPACKED_BYTES // MIB:,} MiB", "split the file, or remove it")
     return archive
 
 
 def check_office(data: bytes, file: str) -> None:
     """UserError as in `open_archive`, and for XML with a document type; BadZipFile as in `part_of`.
 
-    Office files have no document types (ECMA-376-2 §8.1.4); attacks with entities need one.
+    Office files have no document types (ECMA-376-2 §8.1.4); attacks with XML entities need one.
     """
     with open_archive(data, file) as archive:
         for part in archive.infolist():
             content = part_of(archive, part.filename)
             if part.filename.lower().endswith(_XML) and any(doctype in content for doctype in _DOCTYPE):
-                found = f"{file}: {part.filename} declares a document type (entities)"
+                found = f"{file}: {part.filename} declares a document type"
                 raise UserError(found, "plain Office XML", "remove the file: it may be an attack")
 
 

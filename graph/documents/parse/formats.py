@@ -1,4 +1,4 @@
-"""File endings, the modules that read such files, the limits on reading, and the result of a reader.
+"""File-name endings, the modules that read files with them, the limits on reading, and the result of a reader.
 
 To add a format, add a line to READERS and a module of that name to this folder. Nothing heavy is imported here, because the child process
 imports this file when it starts."""

@@ -40,7 +40,7 @@ def tokens(markup: str) -> Iterator[Token]:
     search, at = _Search(markup), 0
     while (opening := markup.find("<", at)) >= 0:
         if opening > at:
-            yield Token("text", _resolved(markup[at:opening]))
+            yield Token("text", _resolve_entities(markup[at:opening]))
         at = opening
         opener = _OPENS.match(markup, opening)
         if opener is None:
@@ -64,12 +64,12 @@ def tokens(markup: str) -> Iterator[Token]:
                 end = search.find(_RAW[name], at)
                 if end is not None:
                     yield Token("start", name, tag[0])
-                    yield Token("text", _resolved(markup[at : end.start()]))
+                    yield Token("text", _resolve_entities(markup[at : end.start()]))
                     at = end.start()
                 elif name in _SCRIPTS:
                     return
     if at < len(markup):
-        yield Token("text", _resolved(markup[at:]))
+        yield Token("text", _resolve_entities(markup[at:]))
 
 
 class _Search:
@@ -86,7 +86,7 @@ class _Search:
         return match
 
 
-def _resolved(text: str) -> str:
+def _resolve_entities(text: str) -> str:
     """The text with its entities resolved; invalid character numbers of any length become U+FFFD."""
     return unescape(_LONG_NUMBER.sub("\ufffd", text)) if "&" in text else text
 

@@ -94,7 +94,7 @@ def page_text(data: bytes, page: int, languages: str, file: str, limits: PageLim
 def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits) -> bytes:
     program = command[0]
     timeout_error = UserError(
-        f"{name}: {program} did not finish within {limits.seconds:g} s of processor time",
+        f"{name}: {program} did not finish within {limits.seconds:g} s of processor time or {limits.wall_seconds:g} s of elapsed time",
         "",
         "raise the limit (--ocr-page-seconds, or ocr_page_seconds on a server), or remove the page",
     )

@@ -16,7 +16,7 @@ MAX_LEVEL = 6
 
 
 def read(data: bytes, file: str) -> ParsedFile:
-    """Title, text and pages, and which pages lack text; UserError naming `file` if it has too many pages."""
+    """Title, text and pages, which pages lack text, and which of those have an image; UserError naming `file` if it has too many pages."""
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     reader = PdfReader(BytesIO(data))
     check_count(len(reader.pages), "pages", file)

@@ -54,7 +54,7 @@ def title_of(text: str) -> str:
 
 
 def begins_with_front_matter(text: str) -> bool:
-    """Whether the first line, --- or +++, opens metadata (front_matter.py)."""
+    """Whether the first line is --- or +++, which opens metadata (front_matter.py)."""
     return text.startswith(("---", "+++")) and text.splitlines()[0].rstrip() in ("---", "+++")
 
 

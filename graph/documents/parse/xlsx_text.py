@@ -31,7 +31,7 @@ def _rows(sheet: Any) -> Iterator[str]:
 
 
 def cell_text(value: object) -> str:
-    """A value as a spreadsheet shows it without a cell format: 15 digits, dates in ISO 8601.
+    """A value as text: numbers to 15 digits, as a spreadsheet shows them without a cell format; dates and times in ISO 8601.
 
     >>> cell_text(0.1 + 0.2), cell_text(3.0), cell_text(True), cell_text(datetime(2026, 3, 1)), cell_text(None)
     ('0.3', '3', 'TRUE', '2026-03-01', '')

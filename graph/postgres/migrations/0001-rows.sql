@@ -1,4 +1,4 @@
--- The rows of index.sqlite (graph/store/sqlite.py) and of its call ledger, column for column.
+-- The tables of index.sqlite (graph/store/sqlite.py) and of the call ledger, with the same columns.
 CREATE TABLE meta (key text COLLATE "C" PRIMARY KEY, value text COLLATE "C" NOT NULL);
 CREATE TABLE documents (source text COLLATE "C" PRIMARY KEY, title text COLLATE "C" NOT NULL, text text COLLATE "C" NOT NULL,
     metadata text COLLATE "C" NOT NULL, hash text COLLATE "C" NOT NULL, extracted int8 NOT NULL DEFAULT 0);

@@ -6,7 +6,8 @@ named like the entity, to passages that share the entity, and to the passages ne
 has a row of its own, without a way.
 
 Legend: P passages, N propositions, E entities, U documents, D dimensions, W words of a question, B bridges, K ways, C candidates,
-Y propositions in bridges or candidates, Z their entities, R some passages, X rows (a way and a candidate, or a candidate alone), F features."""
+Y propositions in bridges or candidates, Z their entities, R some passages, J pairs of a way and a candidate, X rows (a pair,
+or a candidate alone), F features."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -34,7 +35,7 @@ PREFIX_LENGTH = 3
 
 
 class QuestionWords:
-    """The content words of a question and their idf `weight_W`. `named_W` marks words of document names; `unnamed_W` are the weights, 0 for those words."""
+    """The content words of a question and their idf `weight_W`. `named_W` marks those in `names`; `unnamed_W` are the weights, 0 for those words."""
 
     def __init__(self, index: Index, question: str, names: Sequence[str]) -> None:
         data = index.data
@@ -98,9 +99,9 @@ def share(weight_W: Floats, has_WX: Floats) -> Floats:
 
 
 WAYS, NEAREST = 48, 3
-"""The maximum number of ways, and how many passages nearest to each become candidates."""
+"""The maximum number of ways, and the number of passages nearest to each composed question that become candidates."""
 MAX_SEARCHED = 20_000
-"""In a larger index, only passages that mention an entity of a way are searched for the passages nearest to a way, at most this many."""
+"""In an index with more passages, only those that mention an entity of a way, at most this many, are compared with the composed questions."""
 TITLE_WEIGHT = 0.5
 """The weight of the bridge's title in a composed question: of .3, .5 and .7 the best on 2wiki_train500 and hotpotqa_train together."""
 
@@ -114,14 +115,14 @@ class Ways:
     entity_K: Ints
 
 
-def find_ways(index: Index, bridges_B: Ints, alone: OwnScores, reached_P: Floats) -> Ways:
+def find_ways(index: Index, bridges_B: Ints, own_scores: OwnScores, reached_P: Floats) -> Ways:
     """The ways with the highest sums of proposition score and bridge score; each entity once per bridge."""
     data = index.data
     bridge_Y, proposition_Y = expand_rows(data.passage_proposition_PN, bridges_B)
-    alone.add_propositions(proposition_Y)
+    own_scores.add_propositions(proposition_Y)
     from_Y, entity_Y = expand_rows(data.proposition_entity_NE, proposition_Y)
     bridge_Y, proposition_Y = bridge_Y[from_Y], proposition_Y[from_Y]
-    score_Y = alone.scores_N[proposition_Y] + reached_P[bridges_B[bridge_Y]]
+    score_Y = own_scores.scores_N[proposition_Y] + reached_P[bridges_B[bridge_Y]]
     order_Y = np.lexsort((proposition_Y, entity_Y, -score_Y))
     key_Y = bridge_Y[order_Y] * np.int64(len(data.entity_ids)) + entity_Y[order_Y]
     first = np.sort(np.unique(key_Y, return_index=True)[1])[:WAYS]
@@ -217,22 +218,22 @@ class HopRows:
     ways: Ways
 
 
-def hop_rows(index: Index, query: Query, alone: OwnScores, reached_P: Floats) -> HopRows:
-    """All rows of a question, given the scores of passages before and after links. Adds the missing scores of candidates to `alone`."""
+def hop_rows(index: Index, query: Query, own_scores: OwnScores, reached_P: Floats) -> HopRows:
+    """All rows of a question, given the scores of passages before and after links. Adds the missing scores of candidates to `own_scores`."""
     pool = top_rows(reached_P, POOL)
-    ways = find_ways(index, pool[:BRIDGES], alone, reached_P)
+    ways = find_ways(index, pool[:BRIDGES], own_scores, reached_P)
     composed_KD = compose(index, query.vector_D, pool[:BRIDGES], ways)
     candidates = np.concatenate([pool, beyond_pool(index, pool, ways, composed_KD)])
-    alone.add_passages(candidates)
-    features = _Features(index, query, alone, reached_P, candidates, ways, composed_KD)
-    way_Y, candidate_Y = np.nonzero(features.pairs_KC())
+    own_scores.add_passages(candidates)
+    features = _Features(index, query, own_scores, reached_P, candidates, ways, composed_KD)
+    way_J, candidate_J = np.nonzero(features.pairs_KC())
     count = len(candidates)
-    of_way = features.of_way(way_Y, candidate_Y)
+    of_way = features.of_way(way_J, candidate_J)
     no_way = np.full((count, len(OF_WAY)), NO_WAY, np.float32)
-    candidate_X = np.concatenate([candidate_Y, np.arange(count)])
+    candidate_X = np.concatenate([candidate_J, np.arange(count)])
     of_question = np.repeat(features.of_question()[None], len(candidate_X), axis=0)
     columns = [of_question, features.of_passage()[candidate_X], np.concatenate([of_way, no_way])]
-    way_X = np.concatenate([way_Y, np.full(count, -1, np.int64)])
+    way_X = np.concatenate([way_J, np.full(count, -1, np.int64)])
     return HopRows(np.concatenate(columns, axis=1).astype(np.float32), candidates, candidate_X, way_X, ways)
 
 
@@ -243,31 +244,31 @@ class _Features:
         self,
         index: Index,
         query: Query,
-        alone: OwnScores,
+        own_scores: OwnScores,
         reached_P: Floats,
         candidates_C: Ints,
         ways: Ways,
         composed_KD: Floats,
     ) -> None:
         data = index.data
-        self.index, self.query, self.alone, self.ways, self.rows_C = index, query, alone, ways, candidates_C
-        self.own_C, self.reached_C = alone.own_P[candidates_C], reached_P[candidates_C]
+        self.index, self.query, self.own_scores, self.ways, self.rows_C = index, query, own_scores, ways, candidates_C
+        self.own_C, self.reached_C = own_scores.own_P[candidates_C], reached_P[candidates_C]
         self.document_C = data.passage_document_P[candidates_C]
         self.vectors_CD = data.passage_vectors_PD[candidates_C]
         self.candidate_Y, self.proposition_Y = expand_rows(data.passage_proposition_PN, candidates_C)
-        alone.add_propositions(self.proposition_Y)
+        own_scores.add_propositions(self.proposition_Y)
         self.vectors_YD = data.proposition_vectors_ND[self.proposition_Y]
         self.entity_KD = data.entity_vectors_ED[ways.entity_K]
         self.composed_CK, self.best_composed_CK = self._near(composed_KD)
         self.both_CK = np.where(self._elsewhere_CK(), self.composed_CK + self.best_composed_CK, BELOW_ANY_SUM)
         titles = [data.document_titles[row] for row in self.document_C.tolist()]
-        self.words = QuestionWords(index, query.text, [name for name, _ in alone.named])
+        self.words = QuestionWords(index, query.text, [name for name, _ in own_scores.named])
         title_CW = self.words.in_texts(titles)
         self.has_WC = np.maximum(self.words.in_passages(candidates_C), title_CW.T)
         self.cover_C = share(self.words.weight_W, self.has_WC)
         self.title_cover_C = share(self.words.weight_W, title_CW.T)
         self.title_asked_C = self.words.share_in_question(titles)
-        named_documents = {document for _, document in alone.named}
+        named_documents = {document for _, document in own_scores.named}
         self.named_C = np.array([document in named_documents for document in self.document_C.tolist()], np.float32)
         self.called_KC, self.shares_KC = self._links()
 
@@ -281,7 +282,12 @@ class _Features:
         answer_kind = max((ANSWER_KINDS.get(word, 0) for word in words), default=0)
         best = np.sort(self.own_C)[::-1][:2]
         lead = best[0] - best[-1]
-        counts = (len(self.alone.named), len(self.words.weight_W), int(self.words.named_W.sum()), np.log1p(len(words)))
+        counts = (
+            len(self.own_scores.named),
+            len(self.words.weight_W),
+            int(self.words.named_W.sum()),
+            np.log1p(len(words)),
+        )
         return np.array([*counts, answer_kind, best[0], lead], np.float32)
 
     def of_passage(self) -> Floats:
@@ -289,21 +295,21 @@ class _Features:
         data, query_D = self.index.data, self.query.vector_D
         near_C = normalised_similarity_to(self.index, query_D, self.vectors_CD @ query_D)
         near_Y = normalised_similarity_to(self.index, query_D, self.vectors_YD @ query_D)
-        most_words = max(float(self.alone.words_P.max(initial=0)), 1e-6)
+        most_words = max(float(self.own_scores.words_P.max(initial=0)), 1e-6)
         bridges_to = np.zeros(len(self.rows_C))
         linked_KC = self.called_KC | self.shares_KC
         for bridge in np.unique(self.ways.bridge_K):
             bridges_to += linked_KC[self.ways.bridge_K == bridge].any(axis=0)
         columns = (
             self.own_C,
-            self.alone.lift_P[self.rows_C],
+            self.own_scores.lift_P[self.rows_C],
             self.reached_C,
             self.reached_C - self.reached_C.max(),
             np.log1p(ranks(self.own_C[:, None])[:, 0]),
             np.log1p(ranks(self.reached_C[:, None])[:, 0]),
             near_C,
             self._best_in(near_Y, near_C),
-            self.alone.words_P[self.rows_C] / most_words,
+            self.own_scores.words_P[self.rows_C] / most_words,
             self.cover_C,
             share(self.words.unnamed_W, self.has_WC),
             self.title_asked_C,
@@ -339,7 +345,7 @@ class _Features:
             self.named_C[bridge_X],
             self.cover_C[bridge_X],
             self.title_asked_C[bridge_X],
-            self.alone.scores_N[ways.proposition_K][way_X],
+            self.own_scores.scores_N[ways.proposition_K][way_X],
             share(self.words.weight_W, proposition_KW.T)[way_X],
             np.log1p(mentions_K)[way_X],
             np.log1p(called_K)[way_X],
@@ -398,7 +404,7 @@ class _Features:
 
 
 def ranks(scores_CK: Floats) -> Ints:
-    """How many scores of its column are above each score, ties by row: [C, K].
+    """For each score, how many scores of its column rank above it; ties are ranked by row: [C, K].
 
     >>> ranks(np.array([[1.0], [3.0], [3.0]])).tolist()
     [[2], [0], [1]]

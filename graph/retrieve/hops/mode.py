@@ -133,12 +133,12 @@ def _mention_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: 
     from_X, other_X = expand_rows(block_EN, entity_X[rare_X])
     from_X = rare_X[from_X]
     scores.add_propositions(other_X)
-    similarity_R, near_X = np.unique(other_X, return_inverse=True)
-    seeds_R, seeds_X = np.unique(proposition_X[from_X], return_inverse=True)
+    others_R, other_at_X = np.unique(other_X, return_inverse=True)
+    seeds_R, seed_at_X = np.unique(proposition_X[from_X], return_inverse=True)
     vectors_ND = data.proposition_vectors_ND
-    likeness_RR = normalised_similarity(index, vectors_ND[similarity_R] @ vectors_ND[seeds_R].T)
-    likeness_X = np.maximum(likeness_RR[near_X, seeds_X], -0.9)
-    together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * likeness_X)
+    similarity_RR = normalised_similarity(index, vectors_ND[others_R] @ vectors_ND[seeds_R].T)
+    similarity_X = np.maximum(similarity_RR[other_at_X, seed_at_X], -0.9)
+    together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * similarity_X)
     worth_X = STEP * (own_P[seed_X[from_X]] + np.maximum(together_X, 0)) / 2 - mention_loss(mentions_X[from_X])
     occurrence_X, to_X = expand_rows(index.proposition_passage_NP, other_X)
     from_X, worth_X = from_X[occurrence_X], worth_X[occurrence_X]

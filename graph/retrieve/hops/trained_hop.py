@@ -26,7 +26,7 @@ from graph.types import Floats, Ints
 HOP_FILE = "hop.safetensors"
 FORMAT = "modegraph selector, hop, 1"
 HEADER = "hop"
-"""The only key of the file's metadata. Its value is one JSON object with all facts, so that equal hops give equal bytes."""
+"""The only key of the file's metadata. Its value is one JSON object with everything but the arrays, so that equal hops give equal bytes."""
 
 
 @dataclass(frozen=True)

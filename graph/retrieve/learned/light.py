@@ -73,7 +73,7 @@ def entity_counts(index: Index, rows_n: Ints, entities_W: Ints) -> Floats:
 
 
 def shared_entities(index: Index, rows_n: Ints, seeds_S: Ints) -> Floats:
-    """Σ 1 / (1 + ln m) over the entities that each candidate shares with another seed; m propositions mention the entity: [n]."""
+    """Σ 1 / (1 + ln m) over the entities that each candidate shares with a seed other than itself; m propositions mention the entity: [n]."""
     data = index.data
     _, seed_entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
     seeds_E = np.bincount(seed_entity_X, minlength=len(data.entity_ids))
@@ -92,8 +92,8 @@ def hops_from(index: Index, seeds_S: Ints, rows_n: Ints) -> Floats:
     reached = seeds_S
     for hop in range(1, FARTHEST_HOPS):
         hubs = np.unique(expand_rows(index.incidence_NB, reached)[1])
-        similarity_n = from_X[np.isin(hub_X, hubs)]
-        hops_n[similarity_n] = np.minimum(hops_n[similarity_n], hop)
+        near_X = from_X[np.isin(hub_X, hubs)]
+        hops_n[near_X] = np.minimum(hops_n[near_X], hop)
         if hop + 1 < FARTHEST_HOPS:
             reached = np.unique(expand_rows(index.hub_graph_VV, propositions + hubs)[1])
     hops_n[np.isin(rows_n, seeds_S)] = 0
@@ -248,7 +248,8 @@ HEADER = "selector"
 
 @dataclass(frozen=True)
 class Classifier:
-    """A forest that predicts logits, the temperature that makes them probabilities, the lowest relevant probability, and the training encoder's fingerprint."""
+    """A forest that predicts logits, the temperature that makes them probabilities, the lowest probability that counts as relevant, and the fingerprint
+    of the training encoder."""
 
     forest: Forest
     temperature: float
@@ -262,7 +263,7 @@ def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64
 
 
 def judge(classifier: Classifier, index: Index, query: Query, view: QuestionView, rows_n: Ints) -> NDArray[np.float64]:
-    """The probability that each proposition is relevant: [n]. UserError for an index made with another encoder."""
+    """The probability that each proposition is relevant: [n]. UserError for an index with another encoder than the classifier."""
     check_encoder("selector", classifier.encoder, index, "data of `modegraph synth relevance`")
     return relevance(classifier, features_of(index, query, view, rows_n))
 

@@ -39,12 +39,15 @@ def select_by_threshold(index: Index, query: Query, candidates: Ints) -> Ints:
     if len(candidates) == 0:
         return candidates
     cosines = index.data.proposition_vectors_ND[candidates] @ query.vector_D
-    near = normalised_similarity_to(index, query.vector_D, cosines)
-    return _distinct(candidates[near >= max(MIN_SIMILARITY, MIN_SHARE_OF_BEST * float(near.max()))])
+    similarity_n = normalised_similarity_to(index, query.vector_D, cosines)
+    return _distinct(candidates[similarity_n >= max(MIN_SIMILARITY, MIN_SHARE_OF_BEST * float(similarity_n.max()))])
 
 
 def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
-    """Keep what the query's model chooses, in its order; without a model or a usable reply, as `select_by_threshold`. Raises ModelUnavailable."""
+    """Keep what the query's model chooses, in the model's order; without a model or a usable reply, what `select_by_threshold` keeps.
+
+    Raises ModelUnavailable if the model does not answer.
+    """
     if query.model is None or len(candidates) == 0:
         return select_by_threshold(index, query, candidates)
     candidates = _distinct(candidates)
@@ -55,7 +58,8 @@ def select_by_model(index: Index, query: Query, candidates: Ints) -> Ints:
 def select_by_trained(selector: Classifier) -> Select:
     """A selector that keeps the candidates whose probability reaches the trained threshold, most probable first.
 
-    It caches the QuestionView of every query, so create a new selector for each question. It raises UserError for an index made with another encoder.
+    It caches the QuestionView of every query and never empties the cache, so create a new selector for each question. It raises UserError for an index
+    made with another encoder.
     """
     views: dict[str, QuestionView] = {}
 
@@ -98,13 +102,13 @@ def list_statements(question: str, texts: Sequence[str]) -> str:
     return "\n".join([f"Question: {quote(question)}", "Statements:", *lines])
 
 
-def further_queries(index: Index, asked: Query, questions: Iterable[str], most: int) -> list[Query]:
-    """Up to `most` distinct questions that the model of `asked` wrote, as queries for the same model."""
+def further_queries(index: Index, query: Query, questions: Iterable[str], most: int) -> list[Query]:
+    """Up to `most` distinct `questions`, which the model of `query` wrote, as queries for the same model."""
     texts = list(dict.fromkeys(text for text in map(as_one_line, questions) if text))[:most]
     if not texts:
         return []
     vectors_QD = index.encode_queries(texts)
-    return [Query(text, vector_D, asked.model) for text, vector_D in zip(texts, vectors_QD, strict=True)]
+    return [Query(text, vector_D, query.model) for text, vector_D in zip(texts, vectors_QD, strict=True)]
 
 
 def _distinct(rows: Ints) -> Ints:

@@ -1,1 +1,1 @@
-"""The retrieval modes except `hops` and `auto`: one per file, the baselines together."""
+"""The retrieval modes except `hops` and `auto`: one per file, except that the baselines share one."""

@@ -67,9 +67,9 @@ def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> E
     by_words = matching_rows(word_scores(index, known_terms(index, query.text)), depth)
     scores_P = fuse_ranks([by_meaning, by_words], len(index.data.passage_ids))
     rows = matching_rows(scores_P, settings.top_k)
-    ways = (_ranks_in_words(by_meaning, rows, "by meaning"), _ranks_in_words(by_words, rows, "by words"))
+    steps = (_describe_ranks(by_meaning, rows, "by meaning"), _describe_ranks(by_words, rows, "by words"))
     passages = passages_at(index, rows, scores_P[rows])
-    return Evidence(query=query.text, passages=passages, paths=tuple(zip(*ways, strict=True)))
+    return Evidence(query=query.text, passages=passages, paths=tuple(zip(*steps, strict=True)))
 
 
 def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTANT) -> Floats:
@@ -84,7 +84,9 @@ def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTA
     return scores_P.astype(np.float32)
 
 
-def _ranks_in_words(ranking: Ints, rows: Ints, way: str) -> list[str]:
-    """The rank of each of `rows` in a ranking that was found in a `way`."""
+def _describe_ranks(ranking: Ints, rows: Ints, criterion: str) -> list[str]:
+    """The rank of each of `rows` in a ranking by a criterion, as text."""
     rank_of = {row: rank for rank, row in enumerate(ranking.tolist(), 1)}
-    return [f"no. {rank_of[row]:,} {way}" if row in rank_of else f"not found {way}" for row in rows.tolist()]
+    return [
+        f"no. {rank_of[row]:,} {criterion}" if row in rank_of else f"not found {criterion}" for row in rows.tolist()
+    ]

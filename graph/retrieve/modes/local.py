@@ -62,7 +62,10 @@ def run_rounds(
     count: int,
     settings: SuggestSettings,
 ) -> Rounds:
-    """Select among `candidates`, then run rounds until the model answers, at most MAX_ROUNDS; each suggests about `count` propositions per open question."""
+    """Select among `candidates`, then run at most MAX_ROUNDS rounds, until the model answers or is unavailable.
+
+    Each round suggests about `count` propositions per open question.
+    """
     rounds = Rounds([])
     open_queries = [(query, similarity_N)]
     try:
@@ -127,7 +130,7 @@ def _next_queries(index: Index, query: Query, questions: Sequence[str]) -> list[
 
 
 JUDGED_PASSAGES, JUDGED_SUGGESTED = 25, 30
-"""The selector scores the propositions of this many passages, and this many that the walk suggests."""
+"""The selector scores all propositions of the best JUDGED_PASSAGES passages, and the best JUDGED_SUGGESTED propositions that the walk suggests."""
 STEER, JUDGED_GAIN = 0.15, 0.5
 """The weight of a passage's highest relevance in the score from which links start, and in the final score. Of the values tried, these had the
 largest minimum gain on two public sets (775 questions, selectors trained on other sets): 13 gold documents instead of 16, and 63 instead of 72,
@@ -135,7 +138,7 @@ are missing from the first five."""
 
 
 def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k: int) -> Evidence:
-    """Top k passages by a trained selector, each with the path to it; UserError if the index was made with another encoder."""
+    """Top k passages by a trained selector, each with the path to it; UserError if the index has another encoder than the selector."""
     view = view_of(index, query)
     rows_n = propositions_to_judge(index, view)
     relevance_n = judge(selector, index, query, view, rows_n)

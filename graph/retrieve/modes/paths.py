@@ -32,7 +32,10 @@ BEST_PATHS, BEST_SINGLES = 5, 4
 
 @dataclass(frozen=True)
 class Path:
-    """The path's propositions (rows), each linked to its predecessor or one of the RESTARTS best, and its score."""
+    """A path and its score. Each proposition after the first is linked to its predecessor, or is one of the RESTARTS best.
+
+    `propositions` are rows of the index; during `beam_search`, positions in its `propositions_k`.
+    """
 
     propositions: tuple[int, ...]
     score: float
@@ -107,10 +110,10 @@ def describe_path(index: Index, passage: int, paths: list[Path]) -> tuple[str, .
     return ("near the entities that the best paths lead to",)
 
 
-def path_score(vectors_LD: Floats, near_L: Floats, usual: float) -> float:
-    """The question's similarity to the mean of a path's unit vectors (L propositions)."""
+def path_score(vectors_LD: Floats, scores_L: Floats, usual: float) -> float:
+    """The question's similarity to the mean of a path's L unit vectors; `scores_L` are its similarities to each."""
     square = np.square(vectors_LD.sum(axis=0)).sum()
-    return float(near_L.sum() / np.sqrt(square_of_sum(square, float(len(near_L)), usual)))
+    return float(scores_L.sum() / np.sqrt(square_of_sum(square, float(len(scores_L)), usual)))
 
 
 def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:

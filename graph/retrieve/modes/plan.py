@@ -1,8 +1,8 @@
 """`plan` (PankRAG): a model splits the question, sub-questions are answered in the order of their dependencies, and the results are fused by rank.
 
-One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and their results reranked
-by the answers that they depend on (§3.3). A missing answer never becomes text. Without a model, or with an invalid plan, `hops`
-searches with the whole question.
+One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and the results of each
+reranked by the answers on which it depends (§3.3). If one of these answers is missing, the sub-question is skipped. Without a model, or with an
+invalid plan, `hops` searches with the whole question.
 
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
 
@@ -154,7 +154,7 @@ def find_nodes(index: Index, query: Query, kind: QuestionKind, settings: Retriev
 
 
 def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D: Floats) -> FoundNodes:
-    """The same nodes in the order of `dependency_scores` to the resolved text (unit vector [D]), ties in their previous order."""
+    """The same nodes by descending `dependency_scores`, ties in their previous order. `resolved_D` is the unit vector of the findings' text."""
     similarity_k = normalised_similarity_to(index, resolved_D, node_scores(index, resolved_D)[found.rows_k])
     scores_k = dependency_scores(found.scores_k, similarity_k, QUALITY_WEIGHT[kind])
     order = np.argsort(-scores_k, kind="stable")
@@ -163,7 +163,8 @@ def rerank_nodes(index: Index, found: FoundNodes, kind: QuestionKind, resolved_D
 
 
 def dependency_scores(scores_k: Floats, similarity_k: Floats, quality_weight: float) -> Floats:
-    """α R_i + (1 − α) M_i (PankRAG Eq. 4–5), R the retrieval scores scaled to [0, 1], M the similarity to the resolved text.
+    """α R_i + (1 − α) M_i (PankRAG Eq. 4–5), R the retrieval scores scaled to [0, 1], M the similarity to the findings that
+    the question depends on.
 
     >>> dependency_scores(np.array([3.0, 1.0]), np.array([0.0, 1.0]), 0.75).tolist()
     [0.75, 0.25]
@@ -192,7 +193,7 @@ class Resolution(ReplyModel):
 
 @dataclass
 class PlanRun:
-    """The results of an execution up to now. `found` maps each question's text to its nodes, except for questions to which the model found no answer."""
+    """The results of an execution so far. `found` maps each question's text to its nodes, except for questions to which the model found no answer."""
 
     found: dict[str, FoundNodes] = field(default_factory=dict)
     findings: dict[int, Finding] = field(default_factory=dict)
@@ -259,7 +260,10 @@ MAX_PLAN_TOKENS = 800
 
 
 def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k nodes by the fused lists of the question and its sub-questions; findings are the answers to these. Without such lists, the evidence of `hops`."""
+    """The top k nodes by the fused ranks in the lists of the question and its sub-questions, and the sub-questions' answers as findings.
+
+    If no sub-question has a list, the evidence of `hops`.
+    """
     run, stopped = PlanRun(), ""
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})
     if query.model is not None:
@@ -289,7 +293,7 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
 
 
 def make_plan(model: Caller, question: str, run: PlanRun) -> Sequence[SubQuestion]:
-    """The steps of the model's plan; none, with the reason in the steps of `run`, if it cannot be executed."""
+    """The steps of the model's plan; none if the plan cannot be executed, with the reason in `run.steps`."""
     plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
     reason = NO_REPLY if plan is None else find_fault(plan)
     if plan is None or reason is not None:

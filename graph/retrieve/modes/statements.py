@@ -1,12 +1,13 @@
-"""`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions; a beam over shared entities adds others.
+"""`statements` (HLG §4.1, StatementGraphRAG): keywords and similarity give the first propositions; a beam search through shared entities adds others.
 
 The published method reranks statements with a cross-encoder; here, a statement's score is the mean of its similarity and its passage's score, or
 the score of the best path to it, if that is higher. A path grows by a proposition that shares an entity with its last one (Eq. 5 and 8); a step through an
-entity costs more the more documents mention the entity, and nothing if it leads to a document of that name. The published search keeps only
+entity costs more the more documents mention the entity, and nothing if it leads to a document with the entity's name. The published search keeps only
 steps that raise a path's score; without that condition Recall@5 is .12 higher on 2wiki_dev164. Duplicates are dropped (diversity.py).
 
-Legend: P passages, N propositions, E entities, U documents, D dimensions, F paths of the frontier, X pairs of a path and a next proposition,
-Y propositions of an entity, R distinct next propositions."""
+Legend: P passages, N propositions, E entities, U documents, D dimensions, F paths of the frontier, L propositions of a path,
+X pairs of a path and a next proposition, Y pairs of an entity and a proposition, R distinct next propositions,
+C pairs of an entity and a document with its name."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ BEAM_WIDTH, BEAM_DEPTH = 50, 3
 MAX_MENTIONS = 150
 """Entities in more propositions than this link almost everything; no path goes through them."""
 RARITY_LOSS = 0.08
-"""A step through an entity loses this much times the logarithm of the number of documents that mention it."""
+"""A step through an entity lowers a path's score by this times the natural logarithm of the number of documents that mention the entity."""
 
 PathScore = Callable[[Ints, Ints, Ints], Floats]
 """(steps [F, L], path [X], next proposition [X]) -> the score of each path with its next proposition, before the losses of `Steps`: [X]."""
@@ -57,7 +58,7 @@ class Steps:
 def search_paths(
     index: Index, starts: Ints, worth_N: Floats, judge: PathScore, width: int = BEAM_WIDTH, depth: int = BEAM_DEPTH
 ) -> list[Frontier]:
-    """The frontier of every length from 1 (the best `width` of `starts`) to at most `depth`, ties by row."""
+    """The frontier of every length from 1 (the best `width` of `starts`) to at most `depth`; of equal scores, the lower row comes first."""
     starts = np.sort(starts)
     starts = starts[top_rows(worth_N[starts], width)]
     frontiers = [Frontier(starts[:, None], np.zeros(len(starts), np.float32), worth_N[starts])]
@@ -95,7 +96,7 @@ def next_steps(index: Index, rows_F: Ints) -> Steps:
 def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
     """The loss of a step through each of the given entities to each of its propositions: CSR[E, N] with explicit zeros.
 
-    RARITY_LOSS · ln(documents that mention the entity), 0 for a step into a document of that name; entities with more than
+    RARITY_LOSS · ln(documents that mention the entity), 0 for a step into a document with the entity's name; entities with more than
     MAX_MENTIONS propositions have no entries.
     """
     data = index.data
@@ -117,7 +118,7 @@ def step_losses(index: Index, entities_E: Ints) -> sp.csr_array:
 
 
 def _grow(index: Index, frontier: Frontier, judge: PathScore, width: int) -> Frontier:
-    """The best paths with one more proposition; no proposition is on a path twice."""
+    """The best extensions of the frontier's paths by one proposition; no proposition is on a path twice."""
     steps = next_steps(index, frontier.steps_FL[:, -1])
     new_X = (frontier.steps_FL[steps.path_X] != steps.next_X[:, None]).all(axis=1)
     path_X, next_X = steps.path_X[new_X], steps.next_X[new_X]
@@ -128,7 +129,7 @@ def _grow(index: Index, frontier: Frontier, judge: PathScore, width: int) -> Fro
     return Frontier(steps_FL, loss_X[best_X], worth_X[best_X])
 
 
-INITIAL = 100
+INITIAL_PROPOSITIONS = 100
 """Paths start from the best BEAM_WIDTH of up to this many propositions by keywords and this many by similarity (or top k, if that is more)."""
 STEP_LOSS = 0.1
 """A path's loss per step, because the similarity of a sum of vectors is higher than that of each vector."""
@@ -139,8 +140,8 @@ def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) 
     similarity_N = score_all_propositions(index, query.vector_D)
     worth_N = worth_of_statements(index, query, similarity_N)
     keywords = keywords_of(index, query.text)
-    by_keyword = keyword_propositions(index, keywords, similarity_N, INITIAL)
-    starts = np.union1d(by_keyword, top_rows(similarity_N, max(INITIAL, settings.top_k)))
+    by_keyword = keyword_propositions(index, keywords, similarity_N, INITIAL_PROPOSITIONS)
+    starts = np.union1d(by_keyword, top_rows(similarity_N, max(INITIAL_PROPOSITIONS, settings.top_k)))
     judge = partial(judge_by_meaning, index.data.proposition_vectors_ND, similarity_N, worth_N, usual_cosine(index))
     first_step = f"{len(keywords)} keywords, {len(starts)} propositions to start from"
     return rank_statements(index, query, settings, starts, worth_N, judge, first_step)
@@ -196,7 +197,7 @@ def rank_statements(
     for row, (worth, _) in path_to.items():
         best_N[row] = max(best_N[row], worth)
     visited = np.union1d(starts, np.array(list(path_to), np.int64))
-    order = visited[top_rows(best_N[visited], max(INITIAL, settings.top_k))]
+    order = visited[top_rows(best_N[visited], max(INITIAL_PROPOSITIONS, settings.top_k))]
     distinct = order[diverse_rows([data.proposition_texts[row] for row in order])]
     if settings.unit == "propositions":
         listed = distinct[: settings.top_k]

@@ -1,8 +1,8 @@
 """`topics` (HLG §4.2, TopicGraphRAG): a beam that starts from topics similar to the question (top down) and from the question's keywords (bottom up).
 
 The model that extracts propositions names the topics; the similarity of a topic to the question is the mean similarity of its propositions. After
-extraction by rules, which names no topics, each document counts as a topic: in the paper, too, most topics belong to one document. The statements'
-own scores guide the beam; in the published method, a reranker does.
+extraction by rules, which names no topics, each document counts as a topic: in the paper, too, most topics belong to one document. Here the
+mean score of a path's statements guides the beam; in the published method, a reranker does.
 
 Legend: K topics, N propositions.
 """
@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from graph.index.index import Index
-from graph.retrieve.modes.statements import INITIAL, rank_statements, worth_of_statements
+from graph.retrieve.modes.statements import INITIAL_PROPOSITIONS, rank_statements, worth_of_statements
 from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
 from graph.retrieve.parts.passage_scores import score_all_propositions
 from graph.retrieve.parts.query import Query, RetrieveSettings
@@ -22,7 +22,7 @@ from graph.types import Evidence, Floats, Ints
 
 TOPICS = 50
 PER_TOPIC = 8
-"""This many propositions of each topic, the nearest to the question, may start a path."""
+"""At most this many propositions of each topic, those most similar to the question, may start a path."""
 
 
 def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
@@ -35,7 +35,7 @@ def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> E
     order = np.lexsort((rows, -similarity_N[rows], topic))
     rank_in_topic = np.arange(len(order)) - np.searchsorted(topic[order], topic[order])
     by_topic = np.unique(rows[order][rank_in_topic < PER_TOPIC])
-    by_keyword = keyword_propositions(index, keywords_of(index, query.text), similarity_N, INITIAL)
+    by_keyword = keyword_propositions(index, keywords_of(index, query.text), similarity_N, INITIAL_PROPOSITIONS)
     starts = np.union1d(by_keyword, by_topic)
     worth_N = worth_of_statements(index, query, similarity_N)
     first_step = f"{len(chosen)} topics, {len(starts)} propositions to start from"
@@ -43,7 +43,7 @@ def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> E
 
 
 def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) -> Floats:
-    """A PathScore: the mean own score of the propositions on each extended path: [X]."""
+    """A PathScore: the mean score (`worth_N`) of the propositions on each extended path: [X]."""
     sum_F = worth_N[steps_FL].sum(axis=1)
     return np.asarray((sum_F[path_X] + worth_N[next_X]) / (steps_FL.shape[1] + 1), np.float32)
 

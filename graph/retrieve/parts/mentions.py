@@ -42,10 +42,10 @@ def title_lookup(index: Index) -> DocumentsOf:
 
 
 def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
-    """(name, document) for every document whose title, or its part before a comma, is in the question; longest first, those in unspaced runs last.
+    """(name, document) for every document whose title, or its part before a comma, is in the question; the longest names first, those in unspaced runs last.
 
-    Each word belongs to one name: "West Quill" is not also "Quill". A single word counts if it is capitalised and not the question's
-    first, or if its script has no case.
+    Each word belongs to one name: "West Quill" is not also "Quill". A single word can be a name if it is capitalised and not the
+    question's first, or if its script has no case; a name with spaces cannot begin with "the".
     """
     words = re.findall(r"\S+", question)
     documents_of = title_lookup(index)

@@ -21,10 +21,10 @@ NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole NAMED_BONUS, its other passages this share of it."""
 SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
-"""When all passages are scored, all propositions are too if there are at most SCAN_ALL; otherwise only those of the SCANNED_PASSAGES nearest passages."""
+"""When all passages are scored, so are all propositions if there are at most SCAN_ALL of them, else those of the SCANNED_PASSAGES nearest passages."""
 NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
-"""How many passages are scored if passages have an ANN index: the nearest, and those with the highest BM25; and the size of the sample that gives
-the scale."""
+"""If passages have an ANN index: how many of the nearest passages and how many of those with the highest BM25 are scored, and the size of the
+sample from which the scale is estimated."""
 NOT_SCORED = np.float32(-np.inf)
 """The score of a proposition or a passage that has none yet, so that it is never among the best."""
 
@@ -101,7 +101,7 @@ def _score_some(
     sample = np.arange(0, passages, max(1, passages // SAMPLE_SIZE))
     scale = scale_of(with_best_proposition_at(Scores(index, query_D, scores_N, own_P), sample), words_P[sample])
     alone = OwnScores(index, query_D, scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
-    most_words = top_rows(words_P, min(WORDED_CANDIDATES, int((words_P > scale.usual_words).sum())))
+    most_words = top_rows(words_P, min(WORDED_CANDIDATES, int((words_P > scale.median_bm25).sum())))
     in_named = passages_in(data.passage_document_P, [document for _, document in named])
     alone.add_passages(np.concatenate([near, most_words, in_named]))
     return alone

@@ -103,7 +103,7 @@ class Caller:
         `narrower` adds keywords to fields in the schema of `kind`, as in strict_schema. After an unusable reply (not of `kind`,
         cut at `max_tokens`, or about the prompt's example), the request is repeated once, with the reason; None if that fails too,
         or if the server refuses the request. Raises ModelUnavailable if the model does not answer; if that happens only at the
-        retry, and a first reply was usable, the usable replies are returned.
+        retry, and at least one reply was usable, the usable replies are returned.
         """
         requests = [
             CompletionRequest(
@@ -199,7 +199,7 @@ class RetrieveSettings(Settings):
 
     mode: Mode = Field(DEFAULT_MODE, description="retrieval method")
     top_k: int = Field(
-        5, ge=1, le=10_000, description="items to return: passages, propositions or nodes, as the mode ranks them"
+        5, ge=1, le=10_000, description="items to return: passages, propositions or nodes, whichever the mode ranks"
     )
     unit: Literal["passages", "propositions"] = Field(
         "passages", description="what statements and topics return: passages, or the propositions themselves"

@@ -18,7 +18,7 @@ SAMPLE_SIZE, SPARE = 16_384, 16
 
 
 def top_rows(scores_N: Floats, count: int) -> NDArray[np.int64]:
-    """Rows of the `count` highest scores, best first; ties are ordered by row, so that equal inputs rank equally.
+    """Rows of the `count` highest scores, best first; ties are ordered by row, so that equal inputs give equal rankings.
 
     >>> top_rows(np.array([.2, .9, .9, .1], np.float32), 3).tolist()
     [1, 2, 0]

@@ -1,4 +1,4 @@
-"""ToPG's suggestion step (§2.2, Eq. 3–8): the propositions that a walk from known ones reaches, attracted by the question.
+"""ToPG's suggestion step (§2.2, Eq. 3–8): the propositions that a walk from known ones, attracted by the question, reaches.
 
 Legend: N propositions of the index, B hubs (entities, then passages), V vertices (propositions, then hubs), l propositions of the subgraph.
 """
@@ -23,7 +23,7 @@ from graph.types import Floats, Ints
 SUBGRAPH_PROPOSITIONS = 500
 SUBGRAPH_RESTART = 0.15
 SUBGRAPH_TOLERANCE = 0.2833
-"""The first walk only chooses the subgraph: at this tolerance it contains .99 of the exact subgraph (minimum .94; 200 questions, two sets)."""
+"""The first walk only chooses the subgraph, which at this tolerance contains .99 of the exact one (minimum .94; 200 questions, two sets)."""
 TEMPERATURE, THRESHOLD = 0.1, 0.4
 """τ and θ of the attraction (Eq. 6), with normalised similarity instead of the cosine."""
 

@@ -48,7 +48,7 @@ class Scale:
 
     middle: float
     spread: float
-    usual_words: float
+    median_bm25: float
 
 
 def scale_of(similarity_P: Floats, words_P: Floats) -> Scale:
@@ -62,12 +62,13 @@ def scale_of(similarity_P: Floats, words_P: Floats) -> Scale:
 
 
 def with_words(similarity_P: Floats, words_P: Floats, scale: Scale | None = None) -> Floats:
-    """Normalised similarity raised by words, on the scale of these passages, or on a given scale of more passages: float32[P].
+    """Normalised similarity raised by BM25, on the scale of these passages, or on a given `scale` of a larger set: float32[P].
 
-    Similarity and BM25 are converted to nats. Similarity: z|z|/2 of z = (near − m) / s, a normal variable's negative log-likelihood with the sign of z; m is
-    the median and s the root mean square of the excess over it, so that the few relevant passages are compared with the bulk. Words: BM25, an estimate of
-    log-odds (Robertson & Zaragoza 2009), less its median, w ≥ 0. Their sum t is converted back: m + s·sign(t)·√(2|t|). So no constant
-    depends on the encoder, a higher value of either never lowers a passage's score, and a passage that no word raises keeps its score.
+    Similarity and BM25 are converted to nats. Similarity: z|z|/2 of z = (similarity − m) / s, a normal variable's negative log-likelihood with the sign of z;
+    m is the median and s the root mean square of the excess over it, so that the few relevant passages are compared with the bulk. Words: BM25, an
+    estimate of log-odds (Robertson & Zaragoza 2009), less its median, but at least 0. Their sum t is converted back: m + s·sign(t)·√(2|t|); if s is
+    0, the similarity is returned unchanged. So no constant depends on the encoder, a higher value of either never lowers a passage's score, and a
+    passage that no word raises keeps its score.
 
     >>> with_words(np.array([-1, 0, 1], np.float32), np.array([0, 0, 1.5], np.float32)).tolist()
     [-1.0, 0.0, 2.0]
@@ -75,7 +76,7 @@ def with_words(similarity_P: Floats, words_P: Floats, scale: Scale | None = None
     scale = scale or scale_of(similarity_P, words_P)
     if scale.spread == 0:
         return similarity_P
-    gained_P = np.maximum(words_P - scale.usual_words, 0)
+    gained_P = np.maximum(words_P - scale.median_bm25, 0)
     z_P = (similarity_P - scale.middle) / scale.spread
     nats_P = z_P * np.abs(z_P) / 2 + gained_P
     combined_P = scale.middle + scale.spread * np.sign(nats_P) * np.sqrt(2 * np.abs(nats_P))

@@ -1,7 +1,7 @@
 """Edits of sparse blocks: remaining entries move with their rows and columns, in order, and new entries are inserted between them.
 
 Unless many entries are new, nothing is sorted again: an edit costs one copy.
-Legend: L previous rows, C previous columns, N current rows, R requested rows, X entries.
+Legend: L previous rows, C previous columns, N current rows, R requested rows, X entries, K values.
 """
 
 from dataclasses import dataclass
@@ -111,7 +111,7 @@ def entries_by_row(block: sp.csr_array, chosen_X: NDArray[np.bool_]) -> Ints:
 
 
 def first_not_below(sorted_X: Any, first_K: Ints, end_K: Ints, value_K: Ints) -> Ints:
-    """For each value, its `numpy.searchsorted` position in the sorted range of `sorted_X` from its first to its end, found by bisection: [K]."""
+    """For each value, its `numpy.searchsorted` position in the sorted range of `sorted_X` from `first_K` to `end_K`, found by bisection: [K]."""
     first_K, end_K = first_K.copy(), end_K.copy()
     while len(open_K := np.flatnonzero(first_K < end_K)):
         middle = (first_K[open_K] + end_K[open_K]) // 2

@@ -62,7 +62,7 @@ def _load_array(file: Path) -> Any:
 
 
 MOVED = ".moved.npz"
-"""Suffix of the file of a field of which only the changes are stored."""
+"""Suffix of a file that contains only the changes of a column."""
 MovedColumn: TypeAlias = MovedStrings | MovedBlock | MovedNumbers
 
 
@@ -108,5 +108,5 @@ class MovedFiles:
 
 
 def _row_map_parts(name: str, merge: RowMap) -> dict[str, Any]:
-    """The arrays of a row map: deleted rows, and the previous rows that inserted ones precede."""
+    """The arrays of a row map: the deleted rows, and for each inserted row the previous row that it precedes."""
     return {f"{name}_gone": merge.deleted_G, f"{name}_before": merge.before_K}

@@ -1,7 +1,7 @@
-"""Columns of an earlier generation with the changes since then stored next to them, which are applied only where a caller needs the full column.
+"""Columns of an earlier generation, stored with the changes since then; the changes are applied only where a caller needs the full column.
 
-An edit therefore neither copies nor writes unchanged rows. The file defines, in this order: columns of numbers, which may themselves be rows that have moved
-(the documents of passages); texts, including ids; sparse blocks; and the functions that read them.
+An edit therefore neither copies nor writes unchanged rows. The file defines, in this order: columns of numbers, which may be row numbers of a table
+whose rows have moved too (such as the document of each passage); texts, including ids; sparse blocks; and the functions that read them.
 Legend: L previous rows, N current rows, K inserted rows, G deleted or replaced rows, V values, C and D columns before and after,
 R requested rows, X entries."""
 
@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.store.columns.blocks import Entries, cells_of, edit_block
-from graph.store.columns.row_map import NO_ROWS, RowMap, existing
+from graph.store.columns.row_map import NO_ROWS, RowMap, without_missing
 from graph.store.columns.strings import Ids, Strings, id_bytes, rows_among_sorted
 from graph.types import Floats, IdBytes, Ints
 
@@ -29,7 +29,7 @@ class MovedNumbers:
     new_K: Ints
     """The numbers of the inserted rows."""
     of: RowMap | None = None
-    """If the numbers are rows, the map of those rows, which deletes none that a remaining number refers to; else None."""
+    """If the numbers are row numbers, the map of those rows, which deletes no row that a remaining number refers to; else None."""
 
     @cached_property
     def assembled(self) -> Ints:
@@ -74,14 +74,14 @@ Numbers: TypeAlias = Ints | MovedNumbers
 
 
 def moved_numbers(column: Numbers, merge: RowMap, new_K: Ints, of: RowMap | None = None) -> Any:
-    """The column after an edit, with the numbers `new_K` in the inserted rows; if the numbers are rows, `of` maps the previous rows to the current ones."""
+    """The column after an edit, with the numbers `new_K` in the inserted rows; if they are row numbers, `of` maps previous to current row numbers."""
     if isinstance(column, MovedNumbers):
         return column.moved(merge, new_K, of)
     return _numbers_unless_all_new(column, merge, new_K, of)
 
 
 def count_at_least(column: Numbers, least: int) -> int:
-    """The count of numbers that are at least `least`, in a column of numbers that are not rows."""
+    """The count of numbers that are at least `least`, in a column of numbers that are not row numbers."""
     if isinstance(column, MovedNumbers):
         gone = int(np.count_nonzero(column.base[column.merge.deleted_G] >= least))
         return count_at_least(column.base, least) - gone + count_at_least(column.new_K, least)
@@ -130,9 +130,9 @@ def rows_holding(column: Numbers, values_V: Ints) -> Ints:
     if not isinstance(column, MovedNumbers):
         return np.flatnonzero(np.isin(column, values_V)) if len(values_V) else values_V
     previous_V = values_V if column.of is None else column.of.previous_rows(values_V)
-    row_X = column.merge.current_rows(rows_holding(column.base, existing(previous_V)))
+    row_X = column.merge.current_rows(rows_holding(column.base, without_missing(previous_V)))
     inserted = column.merge.inserted_K[np.isin(column.new_K, values_V)]
-    return np.sort(np.concatenate([existing(row_X), inserted]))
+    return np.sort(np.concatenate([without_missing(row_X), inserted]))
 
 
 def ranges(first_V: Ints, end_V: Ints) -> Ints:
@@ -191,7 +191,7 @@ class MovedStrings(Strings):
 
     def rows_where(self, choose: Callable[[Strings], Ints]) -> Ints:
         old = self.merge.current_rows(choose(self.base))
-        return np.sort(np.concatenate([existing(old), self.merge.inserted_K[choose(self.new)]]))
+        return np.sort(np.concatenate([without_missing(old), self.merge.inserted_K[choose(self.new)]]))
 
     def moved(self, merge: RowMap, new: Strings) -> Strings:
         total = self.merge.then(merge)
@@ -229,7 +229,7 @@ def _strings_unless_all_new(column: Strings, merge: RowMap, new: Strings) -> Str
 
 @dataclass(frozen=True)
 class MovedBlock:
-    """A block whose rows and columns have moved, without the entries of the rows `replaced_G` (if `both_ways`, also of the columns of the same
+    """A block whose rows and columns have moved, without the entries of the rows `replaced_G` (if `both_ways`, also of the columns with the same
     numbers), and with the entries `added`.
     """
 
@@ -266,7 +266,7 @@ class MovedBlock:
             stays &= ~np.isin(column_X, replaced_R)
         remaining = Entries(row_X[stays], column_X[stays], self.added.value_X[stays])
         all_rows, all_columns = self.rows.then(rows), self.columns.then(columns)
-        replaced_G = np.union1d(self.replaced_G, existing(all_rows.previous_rows(replaced_R)))
+        replaced_G = np.union1d(self.replaced_G, without_missing(all_rows.previous_rows(replaced_R)))
         return MovedBlock(self.base, all_rows, all_columns, replaced_G, both_ways, remaining.followed_by(added))
 
 
@@ -277,11 +277,11 @@ def moved_block(
     block: Block, rows: RowMap, columns: RowMap, added: Entries, replaced_R: Ints = NO_ROWS, both_ways: bool = False
 ) -> Block:
     """The block after an edit of its rows and columns, without the entries of the rows `replaced_R` (ascending), and with the entries `added`;
-    entries of the same cell are summed. A block that has not moved yet is assembled immediately if at least as many entries are added as it has.
+    entries of the same cell are summed. A block that has not moved yet is assembled immediately if at least as many entries are added as the block has.
     """
     if isinstance(block, MovedBlock):
         return block.moved(rows, columns, added.summed(len(columns)), replaced_R, both_ways)
-    moved = MovedBlock(block, rows, columns, existing(rows.previous_rows(replaced_R)), both_ways, added)
+    moved = MovedBlock(block, rows, columns, without_missing(rows.previous_rows(replaced_R)), both_ways, added)
     if len(added.row_X) >= block.nnz:
         return moved.assembled
     return replace(moved, added=added.summed(len(columns)))
@@ -344,7 +344,7 @@ def cells(block: Block, rows_R: Ints, columns_C: Ints) -> Floats:
 
 
 def _among(rows_R: Ints, row_X: Ints) -> tuple[Ints, Ints]:
-    """The entries in these rows: for each, the position of its row in `rows_R`, and its position in `row_X`."""
+    """The entries in these rows: for each entry, the position of its row in `rows_R`, and the entry's position in `row_X`."""
     order = np.argsort(row_X, kind="stable")
     first_R, end_R = (np.searchsorted(row_X[order], rows_R, side) for side in ("left", "right"))
     count_R = end_R - first_R

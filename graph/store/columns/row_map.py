@@ -47,7 +47,7 @@ class RowMap:
         cls, previous_count: int, deleted_G: Ints, at_F: Ints, known_F: NDArray[np.bool_]
     ) -> tuple["RowMap", Ints]:
         """The map, given rows F that were looked up; also the current row of each. A known row is the previous row `at_F` and stays; an unknown row
-        is inserted before that row.
+        is inserted before the previous row `at_F`.
         """
         merge = cls.of(previous_count, np.setdiff1d(deleted_G, at_F[known_F]), at_F[~known_F])
         current_F = np.empty(len(at_F), np.int64)
@@ -72,7 +72,7 @@ class RowMap:
 
     @property
     def before_K(self) -> Ints:
-        """The remaining previous row that each inserted row precedes; `previous_count` at the end."""
+        """The remaining previous row that each inserted row precedes; `previous_count` if there is none."""
         return self.insert_at_K + self._deleted_before(self.insert_at_K)
 
     @property
@@ -107,7 +107,7 @@ class RowMap:
         return self.inserted_K.tolist(), (self.deleted_G - np.arange(len(self.deleted_G))).tolist()
 
     def previous_or_next(self, row_X: Ints) -> Ints:
-        """The previous rows of current rows; for an inserted row, the remaining previous row that it precedes. The end maps to the end."""
+        """The previous rows of current rows; for an inserted row, the remaining previous row that it precedes. `len(self)` maps to `previous_count`."""
         rank_X = row_X - np.searchsorted(self.inserted_K, row_X)
         return rank_X + self._deleted_before(rank_X)
 
@@ -126,8 +126,8 @@ class RowMap:
         """This map followed by another: from the rows before this map to the rows after the other. Cached, as columns of the same rows share it."""
         if after not in self._compositions:
             deleted, inserted = self.previous_rows(after.deleted_G), after.current_rows(self.inserted_K)
-            deleted_G = np.sort(np.concatenate([self.deleted_G, existing(deleted)]))
-            inserted_K = np.sort(np.concatenate([after.inserted_K, existing(inserted)]))
+            deleted_G = np.sort(np.concatenate([self.deleted_G, without_missing(deleted)]))
+            inserted_K = np.sort(np.concatenate([after.inserted_K, without_missing(inserted)]))
             self._compositions[after] = RowMap(self.previous_count, deleted_G, inserted_K - np.arange(len(inserted_K)))
         return self._compositions[after]
 
@@ -144,7 +144,7 @@ class RowMap:
         return np.searchsorted(self.deleted_G - np.arange(len(self.deleted_G)), rank_X, "right")
 
 
-def existing(row_X: Ints) -> Ints:
+def without_missing(row_X: Ints) -> Ints:
     """The rows that are not −1."""
     return row_X[row_X >= 0]
 

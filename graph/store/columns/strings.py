@@ -32,7 +32,7 @@ class Strings:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "Strings":
-        """A column of texts, which are read one by one."""
+        """A column of the given texts; `texts` may be a generator, and is read once."""
         data, starts = bytearray(), array("q", [0])
         for text in texts:
             data += text.encode("utf-8", "surrogatepass")
@@ -100,7 +100,7 @@ Ids = Strings | Sequence[str] | IdBytes
 
 
 def id_bytes(ids: Ids) -> IdBytes:
-    """Ids as an array of 32 bytes each; the ids of a column are not copied."""
+    """Ids as an array of 32-byte values; the ids of a column are not copied."""
     if isinstance(ids, Strings):
         return np.asarray(ids.data[ids.starts[0] : ids.starts[-1]].view(ID_BYTES))
     return np.asarray(ids, ID_BYTES)

@@ -1,4 +1,4 @@
-"""/v1/chat/completions: prepare the prompt, call the model (server/completion.py), check the citations.
+"""/v1/chat/completions: prepare the prompt, call the model (serve/server/completion.py), check the citations.
 
 In a stream of server-sent events, the reasoning and answer of every choice arrive as they are generated, the citations at the end."""
 

@@ -202,7 +202,7 @@ class WriteResult(BaseModel):
 async def add_documents(
     services: Services, view: CollectionView, sources: Sequence[str], read: Callable[[], Awaitable[Sequence[Document]]]
 ) -> WriteResult:
-    """Add the documents that `read` returns, or replace those with the same `sources`; ApiError 403 if they may not be written, or any ApiError of `read`."""
+    """Add the documents that `read` returns, replacing those with the same source; ApiError 403 if `sources` may not be written, or any ApiError of `read`."""
     with _audit(services, view, "add", sources):
         check_writable(services, view)
         _check_sources(view, sources)
@@ -211,7 +211,7 @@ async def add_documents(
 
 
 async def delete_document(services: Services, view: CollectionView, source: str) -> WriteResult:
-    """Delete a document; ApiError 403 as in `check_writable`, 404 for a document that is not visible to the caller."""
+    """Delete a document; ApiError 403 as in `check_writable`, 404 for a document that does not exist or is hidden from the caller."""
     with _audit(services, view, "delete", [source]):
         check_writable(services, view)
         if view.generation.row("document", source) is None:
@@ -272,7 +272,7 @@ async def _write_result(
 
 
 def documents_router(services: Services) -> APIRouter:
-    """Routes that write answer 403 unless the server is writable."""
+    """The routes under /v1/documents; those that write answer 403 unless the server is writable."""
     router = APIRouter(prefix="/v1/documents", tags=["documents"])
 
     @router.get("")

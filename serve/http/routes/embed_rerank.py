@@ -1,4 +1,4 @@
-"""/v1/embeddings in OpenAI's form and /v1/rerank in Cohere's and Jina's, for texts that the client sends.
+"""/v1/embeddings in OpenAI's format and /v1/rerank in that of Cohere and Jina, for texts that the client sends.
 
 Vectors come from the index's encoder. Documents are ranked by the server's cross-encoder, or, if there is none or `model` names the encoder, by
 the encoder's cosines."""
@@ -113,7 +113,7 @@ def as_base64(vector_D: np.ndarray[Any, np.dtype[np.float32]]) -> str:
 
 
 class RerankDocument(StrictModel):
-    """A document to be ranked, in the form of an object."""
+    """A document to rank, as an object with its text."""
 
     text: Text
 
@@ -133,7 +133,7 @@ class RerankRequest(StrictModel):
 
 
 class RerankResult(BaseModel):
-    """A document by its index in the request; the score is the cross-encoder's, or a cosine."""
+    """A document, by its index in the request, and its score: the cross-encoder's, or a cosine."""
 
     index: int
     relevance_score: float

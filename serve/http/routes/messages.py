@@ -1,6 +1,6 @@
 """/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no counterpart to file_search.
 
-The request becomes a chat completion. Its result becomes a message, or the events of one: blocks of text, each with the citations at its end."""
+The request is translated to one for a chat completion, and the result to a message or its stream of events. Each text block has the citations that end it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from graph.answer.citations import Mark
 from graph.types import Excerpt
 from serve.citations import search_result_location
-from serve.engines.engine_fields import MAX_DEPTH, Share, Stop, is_deep
+from serve.engines.engine_fields import MAX_DEPTH, Share, Stop, is_too_deep
 from serve.http.encoding import SSE, AsciiJSONResponse, StrictModel, Text, named_event
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import access_of
@@ -93,8 +93,8 @@ class MessagesRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _check_depth(cls, value: Any) -> Any:
-        if is_deep(value):
-            raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels")
+        if is_too_deep(value):
+            raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels; use fewer")
         return value
 
     @property
@@ -213,7 +213,7 @@ class MessageWriter:
         return [*events, self._delta("text_delta", text=text)]
 
     def _add_citation(self, text: str, mark: Mark) -> list[Event]:
-        """The events for a citation: its [n] belongs to the text before it."""
+        """The events for a citation: its [n] is part of the block of the text before it."""
         events = [] if self._is_in("text") else self._open("text")
         self._blocks[-1]["text"] += text
         citation = search_result_location(mark, self._excerpts[mark.number - 1], self._base)

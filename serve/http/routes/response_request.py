@@ -17,7 +17,7 @@ from serve.server.chat_request import AnswerOptions, ChatRequest, chat_request
 
 ITEM_KINDS = frozenset({"message", "function_call", "function_call_output", "reasoning"})
 PART_KINDS = frozenset({"input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"})
-"""Types of input items and of their parts that are allowed, in either place: text, and calls of the client's functions."""
+"""The types allowed for input items and for their parts; each may occur in either place. They are text, and calls of the client's functions."""
 NAME_FIELDS = frozenset({"type", "role", "id", "status", "call_id", "name"})
 """Fields of an item that are passed on without escaping."""
 TEXT_FIELDS = frozenset({"text", "refusal", "arguments"})
@@ -113,7 +113,7 @@ class ResponsesRequest(EngineFields):
             raise not_supported("include", f"{RESULTS} needs the tool file_search")
         if self.retrieval is not None:
             raise not_supported("retrieval", "nothing is searched without the tool file_search")
-        fields = self.set_fields()
+        fields = self.request_fields()
         fields["input"] = text_only(self.input, escape, "input")
         if self.instructions is not None:
             fields["instructions"] = escape(self.instructions)
@@ -138,7 +138,7 @@ class ResponsesRequest(EngineFields):
         system = [{"role": "system", "content": self.instructions}] if self.instructions else []
         shared = ChatRequest.model_fields.keys() - TOOL_FIELDS
         values = {
-            **{name: value for name, value in self.set_fields().items() if name in shared},
+            **{name: value for name, value in self.request_fields().items() if name in shared},
             **_reasoning_fields(self.reasoning or {}),
             **_text_fields(self.text or {}),
             "max_tokens": self.max_output_tokens,

@@ -191,7 +191,7 @@ def responses_router(services: Services) -> APIRouter:
             return await backend.respond(plain.for_engine(backend.escape_special_tokens))
         prepared = await prepare(services, request.as_chat(), access, request.searched_store())
         prepared, chunks = await open_stream(services, prepared)
-        sent = request.set_fields()
+        sent = request.request_fields()
         echoed = {name: sent.get(name, default) for name, default in ECHOED_DEFAULTS.items()}
         fields = {**echoed, "usage": None, "retrieval": prepared.retrieval}
         writer = ResponseWriter(fields, prepared.excerpts, services.page_url(http, prepared.view))

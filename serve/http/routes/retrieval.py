@@ -36,7 +36,7 @@ MAX_LABEL_CHARS = 80
 
 @dataclass(frozen=True)
 class Link:
-    """An edge from a node to the node of `kind` in `row`; `outward` if the edge is directed that way."""
+    """An edge from a node to the node of `kind` in `row`; `outward` if the edge is directed towards that node."""
 
     edge: EdgeKind
     kind: NodeKind
@@ -148,7 +148,7 @@ def links_of(index: Index, kind: NodeKind, row: int) -> Iterator[Link]:
 
 
 def _in_hierarchy(index: Index, position: int) -> Iterator[Link]:
-    """Edges to the summaries of the node at `position` of X, and to similar nodes."""
+    """Edges of the node at `position` in X: to its summaries, and to similar nodes."""
     yield from _column("sums up", "summary", index.data.summary_member_SX, position)
     for other, weight in _entries(index.data.similarity_XX[[position], :]):
         yield Link("similar", *_hierarchy_node(index, other), weight)

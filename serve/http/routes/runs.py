@@ -77,7 +77,7 @@ def runs_router(services: Services) -> APIRouter:
         """One run by name: its settings, its curves, its best checkpoint, and its figures before and after `tune`."""
         run = next((each for each in visible_runs(access) if each.name == name), None)
         if run is None or root is None:
-            raise ApiError(404, "no_such_run", f"there is no run {name[:80]!r}", "name")
+            raise ApiError(404, "no_such_run", f"there is no run {name[:80]!r}; GET /v1/runs lists the runs", "name")
         history = course_of(root, run)
         changes = before_and_after(root, run)
         curves = {each: list(points) for each, points in history.curves.items()}

@@ -65,7 +65,7 @@ def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
     values = filter_.value if isinstance(filter_.value, list) else [filter_.value]
     is_list = isinstance(filter_.value, list)
     if is_list != (filter_.type in ("in", "nin")):
-        message = f"{field}: {filter_.type} takes {'one value' if is_list else 'a list of values'}"
+        message = f"{field}: on {filter_.key}, {filter_.type} takes {'one value, not a list' if is_list else 'a list of values'}"
         raise ApiError(400, "bad_value", message, field)
     if filter_.type == "in" and len(values) > 1:
         raise _needs_alternatives(field, "in")
@@ -104,7 +104,7 @@ class SearchOptions(StrictModel):
     ranking_options: RankingOptions | None = None
 
     def retrieval(self, prefix: str = "") -> ChatRetrieval:
-        """The options of a retrieval; ApiError or UserError 400 for unsupported ones."""
+        """The options of a retrieval; ApiError 400 or UserError for unsupported ones."""
         ranking = self.ranking_options or RankingOptions()
         if ranking.score_threshold:
             reason = "each mode has its own scale of scores (docs/retrieval.md)"
@@ -198,7 +198,7 @@ class FoundFiles(BaseModel):
 
 
 def vector_store(name: str, generation: Generation) -> VectorStore:
-    """The index as an OpenAI vector store."""
+    """The index as an OpenAI vector store; for the part of an index that a caller may see, `usage_bytes` counts only the texts of its passages."""
     index = generation.index
     total = len(index.data.document_sources)
     if generation.where:

@@ -14,11 +14,11 @@ export function actionsOf(turn) {
   };
   const copyButton = button("Copy", async () => showStatus((await copy(asText(turn))) ? "Copied with its sources." : "The browser does not allow this page to copy text."));
   const shareButton = button("Share", async () => showStatus(await share(turn)));
-  const feedbackButtons = acceptsFeedback() && turn.feedbackAnswer ? votes(turn, showStatus) : [];
+  const feedbackButtons = acceptsFeedback() && turn.feedbackAnswer ? feedbackButtonsOf(turn, showStatus) : [];
   return el("div", {}, el("div", { class: "actions", role: "group", "aria-label": "This answer" }, copyButton, shareButton, ...feedbackButtons), status);
 }
 
-function votes(turn, showStatus) {
+function feedbackButtonsOf(turn, showStatus) {
   const entryOf = (rating) => ({ kind: "vote", question: turn.searchQuery, answer: turn.feedbackAnswer, rating });
   return [...choiceButtons(RATINGS, entryOf, showStatus), button("Correct…", () => correct(turn, showStatus))];
 }

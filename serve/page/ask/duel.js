@@ -1,11 +1,11 @@
-// The line below two answers to one question, where the reader chooses the better one.
+// The buttons below two answers to one question, with which the reader chooses the better one.
 
 import { el } from "../shared/dom.js";
 import { acceptsFeedback, choiceButtons } from "../shared/feedback.js";
 
 const CHOICES = [["first", "Left is better"], ["second", "Right is better"], ["neither", "No difference"]];
 
-/** The choice below two turns; null if there is nothing to choose between. */
+/** The buttons below two turns; null if the server accepts no feedback, or if the turns are not two different answers to one question. */
 export function duelOf(turns) {
   if (!acceptsFeedback() || turns.length !== 2 || !turns.every((turn) => turn?.feedbackAnswer)) return null;
   const [first, second] = turns.map((turn) => turn.feedbackAnswer);

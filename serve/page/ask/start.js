@@ -3,7 +3,7 @@
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el } from "../shared/dom.js";
 import { documentLink } from "../views/reader.js";
-import { acceptsDocuments, CHANGED, emptyNote } from "../views/upload.js";
+import { acceptsDocuments, COLLECTION_CHANGED, emptyNote } from "../views/upload.js";
 
 const SHOWN_DOCUMENTS = 3;
 
@@ -20,7 +20,7 @@ export function startWith(welcome, ask) {
     }
   };
   byId("start").replaceChildren(el("p", { class: "hint welcome" }, welcome));
-  addEventListener(CHANGED, fill);
+  addEventListener(COLLECTION_CHANGED, fill);
   fill();
 }
 

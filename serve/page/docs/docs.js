@@ -1,4 +1,4 @@
-// The page at /docs: the routes of openapi.json by tag, each with its request, its responses and, unless it deletes or accepts files, a form to try it.
+// The page at /docs: the routes of openapi.json by tag, each with its request, responses and, unless it deletes something or accepts files, a form to try it.
 
 import { get, sentence } from "../shared/api.js";
 import { byId, count, decodePart, el, withCode } from "../shared/dom.js";
@@ -9,7 +9,7 @@ import { tryForm } from "./try.js";
 const JSON_TYPE = "application/json";
 const PLACES = [["path", "In the path"], ["query", "In the query"], ["header", "In a header"]];
 
-/** The routes in the order of the document. */
+/** The routes in the order of openapi.json. */
 function routesOf(openapi) {
   return Object.entries(openapi.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, operation]) => ({ method, path, operation })));
@@ -71,7 +71,7 @@ function responses(operation, openapi) {
   });
 }
 
-/** A schema's fields, after its kind if it is a list or has no fields. */
+/** A schema's fields, preceded by the schema's kind if it is a list or has no fields. */
 function fieldsOrKind(schema, openapi) {
   const lists = fields(schema, openapi);
   const head = schema.type === "array" || !lists.length ? [el("p", { class: "kind" }, kind(schema, openapi))] : [];

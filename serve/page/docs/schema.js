@@ -43,8 +43,8 @@ export function limits(schema, openapi) {
   if (found.type === "array" && found.items && !found.items.$ref) {
     texts.push(...limits(found.items, openapi).map((each) => `each ${each}`));
   }
-  const usual = JSON.stringify(found.default);
-  if (usual !== undefined && !EMPTY_DEFAULTS.includes(usual)) texts.push(`default ${usual}`);
+  const defaultText = JSON.stringify(found.default);
+  if (defaultText !== undefined && !EMPTY_DEFAULTS.includes(defaultText)) texts.push(`default ${defaultText}`);
   return texts;
 }
 
@@ -72,8 +72,8 @@ export function fields(schema, openapi, above = []) {
 }
 
 /**
- * An initial value for a schema: its first example or its default; otherwise its first alternative, an object of its required fields, a list of one item,
- * or an empty value.
+ * An initial value for a schema: its first example or its default; otherwise its first alternative, its constant or first permitted value, a list of one
+ * item, an object of its required fields, an integer's minimum, or an empty value.
  */
 export function example(schema, openapi) {
   const found = resolve(schema, openapi);

@@ -41,11 +41,11 @@ export function cardOf(item, { onChange, approve, discard }) {
 
   function refresh() {
     const quotes = row.evidence ?? [];
-    const isAbsent = isUnanswerable(row);
-    unanswerableBox.checked = isAbsent;
-    answerFields.hidden = isAbsent;
-    chooseButton.hidden = isAbsent;
-    if (isAbsent) answers.value = "";
+    const unanswerable = isUnanswerable(row);
+    unanswerableBox.checked = unanswerable;
+    answerFields.hidden = unanswerable;
+    chooseButton.hidden = unanswerable;
+    if (unanswerable) answers.value = "";
     if (item.approved || !missingPart(item)) missingNote.textContent = missingPart(item);
     evidence.replaceChildren(...quotes.map((each) => quotation(each, row.answers)));
     if (!quotes.length) evidence.append(...(row.gold_ids ?? []).map((source) => link(source, { id: source, quote: "" })));

@@ -1,4 +1,4 @@
-// The view of test questions. They are proposed from the documents, written by the reader or read from a file; then corrected, approved and downloaded.
+// The view of test questions. They are proposed from the documents, written by the user or read from a file; then corrected, approved and downloaded.
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el, moreButton, withCode } from "../shared/dom.js";

@@ -14,7 +14,7 @@ export class ResponseError extends Error {
 /** The collection that the URL of the page names, or null. */
 export const collection = () => new URLSearchParams(location.search).get("collection");
 
-/** The path of a document's route. */
+/** The URL path of a document. */
 export const documentPath = (source) => `v1/documents/${source.split("/").map(encodeURIComponent).join("/")}`;
 
 /** The JSON that a GET request returns. */

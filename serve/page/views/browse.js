@@ -1,24 +1,24 @@
-// The view to browse the index: lists of communities, documents and entities, and one node with its neighbours.
+// The view to browse the index: lists of summaries, documents and entities, and one node with its neighbours.
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, cut, el, moreButton, nodeAddress, snippet } from "../shared/dom.js";
 import { draw, erase, onAppearanceChange } from "./drawing.js";
 import { openReader } from "./reader.js";
 import { starOf } from "./trees.js";
-import { CHANGED } from "./upload.js";
+import { COLLECTION_CHANGED } from "./upload.js";
 
 const PAGE = 50;
-const EDGES = { has: "Document and passages", next: "Previous and next passages", states: "Statements", mentions: "Entities",
-  called: "Names", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Similar" };
+const EDGES = { has: "Document and passages", next: "Previous and next passages", states: "Passages and statements", mentions: "Statements and entities",
+  called: "Document title and entity", synonym: "Other spellings", "sums up": "Members and summaries", similar: "Similar" };
 let shown = null;
 
 const shelfShown = () => document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf;
 const tabs = () => document.querySelectorAll("[data-shelf]");
 
-/** Wire the tabs; the open list is reloaded after a change of the collection. */
+/** Make each tab open its list, and reload the open list when the collection changes. */
 export function startBrowse() {
   for (const tab of tabs()) tab.addEventListener("click", () => openShelf(tab.dataset.shelf));
-  addEventListener(CHANGED, () => byId("shelf").hasChildNodes() && openShelf(shelfShown()));
+  addEventListener(COLLECTION_CHANGED, () => byId("shelf").hasChildNodes() && openShelf(shelfShown()));
   onAppearanceChange(drawShown);
 }
 

@@ -3,7 +3,7 @@
 import { documentPath, get, remove, sentence } from "../shared/api.js";
 import { button, byId, count, el, moreButton, nodeAddress, openDialog, snippet } from "../shared/dom.js";
 import { documentLink } from "./reader.js";
-import { acceptsDocuments, CHANGED, emptyNote, uploadButton } from "./upload.js";
+import { acceptsDocuments, COLLECTION_CHANGED, emptyNote, uploadButton } from "./upload.js";
 
 const PAGE = 50;
 const MAX_LABELS = 6;
@@ -19,7 +19,7 @@ let descending = false;
 let shown = 0;
 
 /** Reload the list, while it is visible, after each change of the collection that did not come from this view. */
-export const startDocuments = () => addEventListener(CHANGED, (event) => {
+export const startDocuments = () => addEventListener(COLLECTION_CHANGED, (event) => {
   if (!byId("view-documents").hidden && event.detail !== THIS_VIEW) openDocuments(shown);
 });
 
@@ -104,7 +104,7 @@ function confirmDelete({ source, passages }, name, item) {
       dialog.close();
       await openDocuments(shown, `${name} was deleted.`);
       (document.querySelectorAll(".documents [aria-label^='Delete ']")[place] ?? byId("documents-title"))?.focus();
-      dispatchEvent(new CustomEvent(CHANGED, { detail: THIS_VIEW }));
+      dispatchEvent(new CustomEvent(COLLECTION_CHANGED, { detail: THIS_VIEW }));
     } catch (error) {
       problem.textContent = sentence(error);
       problem.hidden = false;

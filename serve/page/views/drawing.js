@@ -53,7 +53,8 @@ export function draw(holder, { height, nodes, edges }, open) {
 
 /**
  * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), showWhole(), choose(key)},
- * or null without WebGL. `showWhole()` resets the zoom; `choose(key)` highlights a node and its neighbours, `choose(null)` removes the highlight.
+ * or null without WebGL. `showWhole()` resets the zoom; `choose(key)` highlights a node and its neighbours and zooms to them,
+ * `choose(null)` removes the highlight.
  */
 export function drawMap(holder, { nodes, edges }, open) {
   const graph = new graphology.Graph();

@@ -5,7 +5,7 @@ import { button, byId, count, el, nodeAddress } from "../shared/dom.js";
 import { drawMap, erase, onAppearanceChange } from "./drawing.js";
 import { documentLink, openReader } from "./reader.js";
 import { spread } from "./trees.js";
-import { CHANGED, emptyNote } from "./upload.js";
+import { COLLECTION_CHANGED, emptyNote } from "./upload.js";
 
 const MAX_NODES = 300;
 const LISTED = 50;
@@ -14,7 +14,7 @@ let map = null;
 
 /** Wire the view: it is reloaded after a change of the collection, and redrawn after a change of the colour scheme or the window's width. */
 export function startGraph() {
-  addEventListener(CHANGED, () => {
+  addEventListener(COLLECTION_CHANGED, () => {
     graph = null;
     if (!byId("view-graph").hidden) openGraph();
   });

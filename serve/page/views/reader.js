@@ -9,8 +9,8 @@ let latest = null;  // the latest request: the responses to earlier ones are ign
 export const documentLink = ({ source, title }, classes = "link") => button(title || source, () => openReader({ source, title }), { class: classes });
 
 /**
- * Open `source` with the characters from start to end marked, or at its beginning. If `marks` are given, these spans are marked more strongly than the
- * rest; they belong to `statement`, a sentence of an answer, if it is given.
+ * Open `source` with the characters from start to end marked, or at its beginning if `end` is 0. Spans in `marks` are marked more strongly than the rest
+ * of these characters; they are the sentences closest in wording to `statement`, a sentence of an answer, if one is given.
  */
 export async function openReader({ source, title, start = 0, end = 0, page, statement = "", marks = [] }) {
   const dialog = byId("reader");
@@ -43,7 +43,7 @@ const locationOf = ({ source, page, start, end }) =>
 function marksNote(statement, marks) {
   const quotation = `“${cut(statement, 160)}”`;
   if (!marks.length) return `The whole passage is marked: none of its sentences shares enough words with ${quotation}`;
-  return `Marked: the ${marks.length === 1 ? "sentence" : "sentences"} of the passage closest in words to ${quotation}`;
+  return `Marked: the passage’s ${marks.length === 1 ? "sentence" : "sentences"} closest in wording to ${quotation}`;
 }
 
 /**

@@ -38,7 +38,7 @@ function list({ total, runs }) {
 
 function facts(run) {
   const when = new Date(run.ended * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-  return [["Made by", run.stage], ["State", state(run)], ["Last written", when]].flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
+  return [["Stage", run.stage], ["State", state(run)], ["Last written", when]].flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]);
 }
 
 function state({ state: name, seconds, step, steps, seconds_left: left }) {

@@ -1,11 +1,11 @@
-// Adds files to the index, if the server accepts them. They can be dropped anywhere on the page, or chosen in a dialog. A few are sent at a time,
-// since the server indexes waiting files together; a panel shows how many are done, and why any were refused.
+// Adds files to the index, if the server accepts them. They can be dropped anywhere on the page, or chosen in a dialog. Up to four are sent at a time,
+// so that the server can index them together; a panel shows how many are done, and why any were refused.
 
 import { ResponseError, sentence, upload } from "../shared/api.js";
 import { button, byId, count, el, withCode } from "../shared/dom.js";
 
 /** The event that is dispatched to the window after the collection has changed. */
-export const CHANGED = "collection-changed";
+export const COLLECTION_CHANGED = "collection-changed";
 const PARALLEL_UPLOADS = 4;
 const REASONS = {
   bad_ending: "this kind of file cannot be read; text, Markdown, HTML, PDF, Office, EPUB, e-mail, CSV, notebooks and source code can",
@@ -141,7 +141,7 @@ function finish() {
   panel.bar.hidden = true;
   panel.close.hidden = false;
   panel.status.textContent = `${count(queue.indexed, "file")} indexed${refused ? `, ${refused} refused:` : "."}`;
-  if (queue.indexed) dispatchEvent(new CustomEvent(CHANGED));
+  if (queue.indexed) dispatchEvent(new CustomEvent(COLLECTION_CHANGED));
 }
 
 function showProgress() {

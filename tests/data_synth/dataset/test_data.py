@@ -282,5 +282,5 @@ def test_a_malformed_labelled_sentence_is_reported(tmp_path: Path, change: dict[
     write(tmp_path / "rows.jsonl", LABELLED, {**LABELLED, **change})
     with pytest.raises(UserError, match=expected):
         run("import", "support", tmp_path, "--out", tmp_path / "out")
-    with pytest.raises(UserError, match=r"no rows\.jsonl in it or in one of its folders"):
+    with pytest.raises(UserError, match=r"no rows\.jsonl in it or in any of its folders"):
         run("import", "support", tmp_path / "nowhere", "--out", tmp_path / "out")

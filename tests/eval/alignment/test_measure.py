@@ -24,7 +24,7 @@ from eval.alignment.measure import (
     reward_of,
     self_bleu,
 )
-from eval.alignment.sample import Policy, Prompt, Samples, SamplingSettings, draw_here, logps_of_samples
+from eval.alignment.sample import Policy, Prompt, Samples, SamplingSettings, draw_by_transformers, logps_of_samples
 from eval.held_out import check_held_out
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
@@ -88,7 +88,7 @@ def rows() -> list[ResponseRow]:
 
 
 def draw_samples(model: Any, tokenizer: Any, ids: list[int], sampling: SamplingSettings, prompt_id: str) -> Samples:
-    return next(draw_here(Policy("", model, tokenizer), [Prompt(prompt_id, tuple(ids))], sampling))
+    return next(draw_by_transformers(Policy("", model, tokenizer), [Prompt(prompt_id, tuple(ids))], sampling))
 
 
 def test_the_score_of_a_sample_is_its_log_probability(world: Path) -> None:
@@ -124,10 +124,10 @@ def test_samples_come_from_the_policy(world: Path) -> None:
     assert logps_of_samples(sure, even).item() == pytest.approx(expected, abs=1e-3)
 
 
-def test_the_reference_has_kl_0_and_runs_have_more(world: Path, tmp_path: Path) -> None:
+def test_the_reference_has_kl_0_and_trained_runs_have_a_higher_kl(world: Path, tmp_path: Path) -> None:
     folders = [world / "ms", world / "dpo"]
     measured, reference = measure_runs(
-        folders, rows(), WEIGHTS, SamplingSettings(8, 8, 0), load_policy, draw_here, tmp_path
+        folders, rows(), WEIGHTS, SamplingSettings(8, 8, 0), load_policy, draw_by_transformers, tmp_path
     )
     assert [run.system for run in measured] == ["MS K = 6", "DPO K = 2"]
     assert all(one.kl == pytest.approx(0.0, abs=1e-4) for one in reference)
@@ -190,8 +190,8 @@ def test_the_rewards_to_measure_can_be_chosen(world: Path, tmp_path: Path) -> No
         assert isinstance(refused.exception, UserError) and message in str(refused.exception)
 
 
-def test_a_test_prompt_in_training_is_refused_with_an_error_that_names_it(world: Path, tmp_path: Path) -> None:
-    """The error names the row and the run before anything is measured; the train split is measured if it is requested."""
+def test_a_test_prompt_in_the_training_data_is_refused_with_an_error_that_names_it(world: Path, tmp_path: Path) -> None:
+    """The error comes before anything is measured, and names the row and the run; the train split itself is measured if it is requested."""
     leaked = [*held_out()[:1], response_row(2)]
     write_jsonl(world / "data" / "leaky.jsonl", map(response_to_json, leaked))
     refused = command(world, tmp_path / "out", split="leaky")
@@ -204,7 +204,7 @@ def test_a_test_prompt_in_training_is_refused_with_an_error_that_names_it(world:
 
 
 def test_the_training_data_of_the_initial_model_is_checked_too(world: Path, tmp_path: Path) -> None:
-    """A question in another context is the same question, and the rows of the SFT run are training rows, whatever their format."""
+    """A question counts as a training question even in another context, and the rows of the SFT run are checked too, whatever their format."""
     sft, run = tmp_path / "sft", tmp_path / "ms"
     (tmp_path / "rows").mkdir()
     conversation = {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida"}]}
@@ -236,7 +236,9 @@ def test_an_unpaired_seed_is_refused_before_anything_is_measured(world: Path, tm
         raise AssertionError(f"{source} was loaded; no model should be loaded")
 
     with pytest.raises(UserError, match="seed 1 is unpaired: DPO K = 2 has no run with it"):
-        align_runs(folders, world / "data", "test", None, SamplingSettings(2, 4, 0), load, draw_here, tmp_path)
+        align_runs(
+            folders, world / "data", "test", None, SamplingSettings(2, 4, 0), load, draw_by_transformers, tmp_path
+        )
 
 
 def test_the_scores_of_constant_answers_match_values_computed_by_hand() -> None:
@@ -289,19 +291,23 @@ def test_measurements_are_cached_until_their_inputs_change(world: Path, tmp_path
         return load(source)
 
     with pytest.raises(KeyboardInterrupt):
-        measure_runs(folders, rows(), WEIGHTS, sampling, stop_at_dpo, draw_here, tmp_path)
+        measure_runs(folders, rows(), WEIGHTS, sampling, stop_at_dpo, draw_by_transformers, tmp_path)
     loaded.clear()
-    whole = measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_here, tmp_path)
+    whole = measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_by_transformers, tmp_path)
     assert "ms" not in loaded and "dpo" in loaded
-    assert whole == measure_runs(folders, rows(), WEIGHTS, sampling, load_policy, draw_here, tmp_path / "anew")
+    assert whole == measure_runs(
+        folders, rows(), WEIGHTS, sampling, load_policy, draw_by_transformers, tmp_path / "anew"
+    )
     loaded.clear()
-    assert measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_here, tmp_path) == whole and not loaded
+    assert (
+        measure_runs(folders, rows(), WEIGHTS, sampling, load, draw_by_transformers, tmp_path) == whole and not loaded
+    )
     half = [replace(read_run(folder), settings={"precision": "bfloat16"}) for folder in folders]
     assert common_precision(half) == "bfloat16" and common_precision([half[0], read_run(folders[1])]) == "float32"
     keys = {cache_key("a", "b", rows(), {}, sampling, "hf", each) for each in ("bfloat16", "float32")}
     assert len(keys) == 2, "figures measured in one precision should not be reused for the other"
     changed = [replace(row, answers=("elsewhere",)) for row in rows()]
-    measure_runs(folders, changed, WEIGHTS, sampling, load, draw_here, tmp_path)
+    measure_runs(folders, changed, WEIGHTS, sampling, load, draw_by_transformers, tmp_path)
     assert {"ms", "dpo", "base"} <= set(loaded)
 
 

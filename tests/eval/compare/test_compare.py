@@ -78,9 +78,9 @@ def test_only_runs_with_a_beta_have_margins_and_the_report_states_beta(report_fo
     assert re.search(r"\| ms \| ms \| .*sft \| 2 \| 0\.01 \| 0\.5 \|", markdown)
 
 
-def test_yes_no_scores_include_that_of_always_giving_the_majority_answer_of_train(report_folder):
+def test_yes_no_scores_include_a_baseline_that_always_gives_the_majority_answer_of_train(report_folder):
     report = json.loads((report_folder / "report.json").read_text())
-    # Train questions 6, 9 and 12 are yes, no, yes; test questions 0 and 3 are yes and no, two contexts each.
+    # The answers to train questions 6, 9 and 12 are yes, no, yes; those to test questions 0 and 3, which have two contexts each, are yes and no.
     majority = next(score for score in report["choices"] if score["name"].startswith("always"))
     assert majority == {
         "name": "always “yes” (majority of train)",
@@ -145,7 +145,7 @@ def command(world, out, *runs, data):
     return run(*words, "--limit", "2", "--context-size", "1", "--answers-only")
 
 
-def test_a_test_prompt_in_training_is_refused_with_an_error_that_names_it(world, tmp_path):
+def test_a_test_prompt_that_a_run_was_trained_on_is_refused_with_an_error_that_names_it(world, tmp_path):
     rows = [preference(0, 1, "test"), preference(7, 1, "test")]
     for split in ("train", "test"):
         write_jsonl(tmp_path / f"{split}.jsonl", map(preference_to_json, rows))
@@ -173,7 +173,7 @@ def test_runs_with_several_seeds_are_compared_by_seed(world, tmp_path):
     page = (tmp_path / "out" / "report.md").read_text()
     assert "Difference from ms-0 … (2 seeds)" in page and "2 seeds give a p of at least 0.5" in page
     single = command(world, tmp_path / "other", *runs[:3], world.dpo, data=world.data)
-    assert single.exit_code == 0, "a single seed of dpo does not form a system of several seeds"
+    assert single.exit_code == 0, "two dpo runs with the same seed should not count as one system of several seeds"
     third = tmp_path / "ms-2"
     shutil.copytree(world.ms, third)
     write_run(third, replace(read_run(third), settings={"seed": 2, "output": str(third)}))

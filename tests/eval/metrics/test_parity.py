@@ -31,7 +31,7 @@ def squad_normalised(text):
 
 
 def musique_f1(answer, gold):
-    """MuSiQue's metrics/answer.py (with SQuAD 2.0's rule for empty bags of words): the F1 of the words in common."""
+    """MuSiQue's metrics/answer.py (with SQuAD 2.0's rule for answers without words): the F1 of the words in common."""
     left, right = squad_normalised(answer).split(), squad_normalised(gold).split()
     common = sum(min(count, right.count(word)) for word, count in Counter(left).items())
     if not left or not right:
@@ -104,10 +104,10 @@ def test_rouge_equals_rouge_score_and_its_definition(pairs):
     scorer = RougeScorer(list(kinds), use_stemmer=True)
     for answer, golds in pairs:
         library = [scorer.score(gold, answer) for gold in golds]
-        for kind, slow in kinds.items():
+        for kind, n in kinds.items():
             score = rouge_f(answer, golds, kind)
             assert score == max(each[kind].fmeasure for each in library)
-            by_definition = max(slow_rouge_n(answer, g, slow) if slow else slow_rouge_l(answer, g) for g in golds)
+            by_definition = max(slow_rouge_n(answer, g, n) if n else slow_rouge_l(answer, g) for g in golds)
             assert score == pytest.approx(by_definition, abs=1e-12), (answer, golds)
 
 

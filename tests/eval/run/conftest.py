@@ -31,6 +31,7 @@ CONFIG = {
 
 @pytest.fixture
 def home(tmp_path):
+    """A folder with the questions and the corpus, in which a test runs the configuration."""
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
     write_jsonl(tmp_path / "corpus.jsonl", ({"id": d.source, "title": d.title, "text": d.text} for d in ISLES))
     return tmp_path
@@ -39,7 +40,7 @@ def home(tmp_path):
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
     """Run CONFIG with `changes`. Returns the report, the specs of the opened models, and the encoder that every spec opens unless `open_encoder` is given.
 
-    A model that is opened with a ledger (only the helper is) is wrapped by `open_ledger(model, file)`, or by default not at all.
+    The model of the setting `helper`, the only one opened with a ledger, is wrapped by `open_ledger(model, file)` if that is given.
     """
     (home / "config.yaml").write_text(yaml.safe_dump({**CONFIG, **changes}, sort_keys=False), encoding="utf-8")
     encoder = HashEncoder()
@@ -59,8 +60,10 @@ def hash_encoder(spec):
 
 
 def answers(request):
+    """A model's reply: right for the first question, and without the answer format for the others."""
     text = request.messages[-1].content
     return "###Reason: so [1] ###Answer: 1911 [1]" if "Lantern built" in text else "nobody"
 
 
 MODELS = {"models": {"a": "hf:a", "b": "hf:b"}, "metrics": ["f1", "em", "answer_in_context", "faithfulness_by_encoder"]}
+"""Changes to CONFIG for a run with two models."""

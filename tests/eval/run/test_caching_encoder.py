@@ -31,7 +31,7 @@ def test_cached_vectors_equal_those_of_the_encoder_in_the_order_of_the_texts() -
     assert caching.fingerprint == plain.fingerprint and caching.count_tokens("two words") == 2
 
 
-def test_an_index_built_from_cached_vectors_is_the_same(tmp_path: Path) -> None:
+def test_an_index_built_from_cached_vectors_equals_one_built_without_a_cache(tmp_path: Path) -> None:
     def build(name: str, encoder: HashEncoder | CachingEncoder) -> IndexData:
         build_index(tmp_path / name, ISLES, IndexSettings(), lambda spec: encoder)
         return open_index(tmp_path / name, lambda spec: encoder).data

@@ -30,7 +30,7 @@ def test_without_models_only_retrieval_is_measured(home):
     assert "## isles" in (home / "out/report.md").read_text() and "isles" in done.text
 
 
-def test_a_second_run_fills_nothing(home):
+def test_a_second_run_fills_no_cell(home):
     run(home)
     cells = {file: file.stat().st_mtime_ns for file in (home / "out/cells").iterdir()}
     done, _, encoder = run(home)
@@ -106,7 +106,7 @@ def test_support_is_measured_for_answers_that_had_passages(home):
     retrievers = {"dense": CONFIG["retrievers"]["dense"], "closed": None}
     done, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["f1", "supported"])
     found = {one["system"]: one["metrics"] for one in done.json["results"]}
-    assert found["dense + a"]["supported"]["mean"] == pytest.approx(2 / 3), "the answer 'no' cannot be judged"
+    assert found["dense + a"]["supported"]["mean"] == pytest.approx(2 / 3), "the answer 'no' should not be judged"
     assert "supported" not in found["closed + a"]
 
 
@@ -126,7 +126,7 @@ def test_a_failed_cell_does_not_affect_the_others(home):
     assert done.json["cells"] == {"found": 0, "filled": 2}
 
 
-def test_the_page_is_complete_and_escapes_markup_in_questions(home):
+def test_the_html_report_loads_nothing_and_escapes_markup_in_questions(home):
     run(home, model=ScriptedModel(answers), shown_questions=3, **MODELS)
     page = (home / "out/report.html").read_text()
     assert "<script" not in page and "src=" not in page and "http" not in page
@@ -256,7 +256,7 @@ def write_values(folder, rows):
 ROW = {"task": "t", "system": "s", "metric": "em", "id": "1", "question": "Who?", "value": 1.0}
 
 
-def test_a_clear_difference_is_reported_as_better(tmp_path):
+def test_a_run_that_is_clearly_better_is_reported_as_better(tmp_path):
     a, b = (
         write_values(
             tmp_path / name,

@@ -27,7 +27,7 @@ def system_names(home):
     return [one["system"] for one in json.loads((home / "out/report.json").read_text())["results"]]
 
 
-def test_rows_of_retrieval_have_no_response(home):
+def test_rows_of_systems_without_a_model_have_no_response(home):
     run(home)
     found = rows_by_system(home)
     assert list(found) == ["dense", "lexical"]

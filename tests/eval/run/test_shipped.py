@@ -56,8 +56,8 @@ def test_a_shipped_configuration_is_complete(file):
             assert (file.parent / settings.data / task.documents).exists()
     make_words = {word for file in MAKEFILES for line in commands_of(file) for word in line}
     trained = {line.split()[-1] for each in (ROOT / "configs" / "train").glob("*.yaml") for line in outputs(each)}
-    here = {spec.partition(":")[2] for spec in settings.models.values() if "runs/" in spec}
-    assert here <= {word.removeprefix("output=") for word in make_words} | trained
+    needed = {spec.partition(":")[2] for spec in settings.models.values() if "runs/" in spec}
+    assert needed <= {word.removeprefix("output=") for word in make_words} | trained
 
 
 def commands_of(makefile):

@@ -37,7 +37,7 @@ def scores(*logps: float) -> CompletionScores:
 
 
 def test_signed_gaps_are_summed_per_conversation() -> None:
-    """Gaps of +.5 and −.25 in one conversation, −.125 in the other: the sums are .25 and −.125, the mean absolute gap per token is .875 / 3."""
+    """Gaps of +.5 and −.25 in one conversation, −.125 in the other: the sums are .25 and −.125, the mean absolute gap per token .875 / 3, the largest .5."""
     gaps = gaps_between([served_logps(-1.0, -2.0), served_logps(-3.0)], [scores(-1.5, -1.75), scores(-2.875)])
     assert gaps == Gaps(0.25, pytest.approx(0.875 / 3), 0.5)
 

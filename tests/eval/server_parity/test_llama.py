@@ -20,7 +20,7 @@ from train.export import gguf_export
 from train.export.export import merged_model
 from train.export.gguf import write_adapter, write_gguf
 from train.export.gguf_export import export_gguf
-from train.export.server import own_server
+from train.export.server import llama_client
 from train.model.load import load_model, load_tokenizer
 
 pytestmark = [with_llama, pytest.mark.slow]
@@ -69,18 +69,20 @@ def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def on_base(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
+def adapter_on_base(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
+    """A server of the base with the adapter, as `with_adapter` yields it."""
     yield from with_adapter(files / "base.gguf", files / "adapter.gguf", monkeypatch)
 
 
 @pytest.fixture
-def on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
+def adapter_on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
+    """A server of the merged model with the adapter applied again, as `with_adapter` yields it."""
     yield from with_adapter(files / "merged.gguf", files / "adapter.gguf", monkeypatch)
 
 
-def test_a_correct_server_has_no_faults(on_base: Scale, run: Path) -> None:
+def test_a_correct_server_has_no_faults(adapter_on_base: Scale, run: Path) -> None:
     """A server given by URL is checked as the adapter at scale 1 and as its base at scale 0; the log-probabilities that it does not report are unchecked."""
-    status, result = check_server(on_base(1.0), run)
+    status, result = check_server(adapter_on_base(1.0), run)
     assert (status, result["faults"]) == (0, [])
     assert result["unchecked"] == [f"base: {NO_LOGPS}", f"base at scale 0: {NO_LOGPS}"]
     lines = [(line["model"], line["adapter"], line["answers"], line["batch"]) for line in result["measured"]]
@@ -91,14 +93,15 @@ def test_a_correct_server_has_no_faults(on_base: Scale, run: Path) -> None:
     ]
 
 
-def test_a_check_does_not_affect_the_next_one(on_base: Scale, run: Path) -> None:
+def test_a_check_does_not_affect_the_next_one(adapter_on_base: Scale, run: Path) -> None:
     """The second check sends, at scale 1, prompts that the first check sent at scale 0: llama.cpp must not reuse their cache."""
-    url = on_base(1.0)
+    url = adapter_on_base(1.0)
     assert [check_server(url, run)[1]["faults"] for _ in range(2)] == [[], []]
 
 
 def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run: Path) -> None:
-    """The adapter, its base and the adapter again get the same prompts, more than there are slots; the log-probabilities equal those of one model alone."""
+    """The adapter, its base and the adapter again get the same prompts, more than there are slots; the log-probabilities equal those of a server
+    that is sent requests for only one of the two."""
     spec = LlamaSpec(files / "base.gguf", "base", {"tuned": files / "adapter.gguf"})
     tokenizer = load_tokenizer(str(run))
     prompts = [" ".join(f"w{(number * 7 + place**2) % 97}" for place in range(60)) for number in range(SLOTS + 2)]
@@ -106,7 +109,7 @@ def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run
     def logps(*models: str) -> dict[str, list[float]]:
         with closing(CommandServer(spec)) as child:
             child.wait()
-            server = own_server(spec, child)
+            server = llama_client(spec, child)
             return {
                 model: [sum(server.greedy(model, [Message("user", text)], 4, tokenizer).logps) for text in prompts]
                 for model in models
@@ -119,20 +122,20 @@ def test_no_answer_depends_on_the_adapter_of_an_earlier_request(files: Path, run
     assert mixed["tuned"] == pytest.approx(alone["tuned"], abs=0.01)
 
 
-def test_an_adapter_that_is_not_loaded_is_reported(on_base: Scale, run: Path) -> None:
-    status, result = check_server(on_base(0.0), run)
+def test_an_adapter_that_is_not_loaded_is_reported(adapter_on_base: Scale, run: Path) -> None:
+    status, result = check_server(adapter_on_base(0.0), run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("base: the adapter is not loaded") and "--lora FILE" in result["faults"][0]
 
 
-def test_an_adapter_at_scale_two_is_reported(on_base: Scale, run: Path) -> None:
-    status, result = check_server(on_base(2.0), run)
+def test_an_adapter_at_scale_two_is_reported(adapter_on_base: Scale, run: Path) -> None:
+    status, result = check_server(adapter_on_base(2.0), run)
     assert status == 1 and len(result["faults"]) == 1
     assert result["faults"][0].startswith("base: the adapter is applied twice") and "scale 2" in result["faults"][0]
 
 
-def test_a_merged_file_with_the_adapter_applied_again_is_reported(on_merged: Scale, run: Path) -> None:
-    status, result = check_server(on_merged(1.0), run)
+def test_a_merged_file_with_the_adapter_applied_again_is_reported(adapter_on_merged: Scale, run: Path) -> None:
+    status, result = check_server(adapter_on_merged(1.0), run)
     assert status == 1
     assert [fault.partition(" (")[0].partition(": log")[0] for fault in result["faults"]] == [
         "merged: the adapter is applied twice",

@@ -1,4 +1,4 @@
-"""`serve check` against our own server with an hf: model: a correct server, an injected fault, and a server that returns no tokens."""
+"""`serve check` of `modegraph serve` with an hf: model, with and without a fault, and of a server that returns no tokens."""
 
 import json
 from collections.abc import Iterator

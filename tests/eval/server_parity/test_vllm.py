@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def correct_server(run: Path) -> Iterator[str]:
-    """A server of smollm2 and its adapter `sft`; `forgotten` is another name of the base, as if its adapter had not been loaded."""
+    """A server of smollm2 and its adapter `sft`; `forgotten` is another name of the base, like an adapter that was not loaded."""
     with serving(Path(resolve("smollm2")), 1024, "smollm2 forgotten", (*FLOAT32, f"sft={run}")) as server:
         yield server.url
 
@@ -128,10 +128,10 @@ def test_another_chat_template_is_reported(faulty_server: str, run: Path) -> Non
     ]
 
 
-def test_log_probabilities_of_a_hundred_conversations_differ_by_less_than_a_twentieth_of_a_nat(
+def test_the_server_and_the_run_differ_by_less_than_a_twentieth_of_a_nat_in_each_of_a_hundred_conversations(
     correct_server: str, run: Path
 ) -> None:
-    """Conversations as training tokenises them; gaps are summed over the tokens of an answer."""
+    """Conversations as training tokenises them; `conversation` is the largest gap summed over an answer, `token` the mean gap of a token."""
     server, policy = Server(correct_server), RunPolicy(run, read_run(run))
     rows = [tokenize_row(policy.tokenizer, each.prompt, each.chosen) for each in map(row, range(CONVERSATIONS))]
     assert len(set(rows)) == CONVERSATIONS
@@ -148,13 +148,13 @@ def test_log_probabilities_of_a_hundred_conversations_differ_by_less_than_a_twen
     assert gaps.conversation < 0.05 and gaps.token < 0.001
 
 
-def test_structured_replies_are_valid(correct_server: str) -> None:
+def test_at_least_99_percent_of_structured_replies_are_valid(correct_server: str) -> None:
     valid, total = count_valid(open_openai(f"smollm2@{correct_server}"), STRUCTURED)
     print(f"{valid} of {total}")
     assert total >= 100 and sum(valid.values()) / total >= 0.99
 
 
-def test_the_server_names_the_base_of_each_adapter_and_a_target_may_name_its_model(correct_server: str) -> None:
+def test_the_server_names_the_base_of_each_adapter_and_a_target_may_name_a_model(correct_server: str) -> None:
     assert Server(correct_server).parents() == {"smollm2": "", "forgotten": "", "sft": "smollm2"}
     assert read_target(f"openai:sft@{correct_server}") == ("sft", correct_server)
     assert read_target(correct_server) == ("", correct_server)

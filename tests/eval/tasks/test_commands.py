@@ -44,10 +44,12 @@ def test_tasks_are_listed():
     assert len(listed) == 14 and listed[0]["name"] == "qasper" and listed[0]["hub"] == "allenai/qasper"
 
 
-def test_a_task_is_written_in_our_layout(files):
+def test_a_task_is_written_in_the_layout_of_modegraph(files):
     done = run("tasks", "examples", "--source", files / "questions.jsonl", "--out", files / "own", "--json")
     assert json.loads(done.stdout) == {"task": "examples", "questions": 2, "documents": 0}
-    assert "wrote" in done.stderr and "corpus.jsonl" not in done.stderr, "the task has no documents of its own"
+    assert "wrote" in done.stderr and "corpus.jsonl" not in done.stderr, (
+        "a task without documents should get no corpus.jsonl"
+    )
     assert [q.id for q in read_questions(files / "own" / "questions.jsonl")] == ["1", "2"]
 
 
@@ -83,7 +85,7 @@ def test_an_empty_prediction_can_be_counted_as_wrong(files):
     assert json.loads(done.stdout)["metrics"]["em"]["mean"] == 0.5
 
 
-def test_the_error_for_an_unknown_metric_suggests_the_nearest(files):
+def test_an_unknown_metric_and_a_ranking_metric_are_refused_with_a_remedy(files):
     with pytest.raises(UserError, match=r"metric 'rouge-l'\. Did you mean 'rougeL'\? Known metrics: em, f1"):
         raise score(files, "good.jsonl", "--metric", "rouge-l").exception
     with pytest.raises(

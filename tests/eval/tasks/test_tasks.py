@@ -1,4 +1,4 @@
-"""Every task reads its files as published, in the hub's format and in our own layout; malformed rows are reported."""
+"""Every task reads its files as published, in the format of the Hugging Face Hub and in our own layout; malformed rows are reported."""
 
 import json
 from dataclasses import replace
@@ -151,7 +151,7 @@ def test_a_published_row_is_read(tmp_path, name):
 def test_gold_documents_are_those_of_the_supporting_facts(tmp_path):
     write_jsonl(tmp_path / "m.jsonl", [MUSIQUE])
     loaded = load_task(TASKS["musique"], tmp_path / "m.jsonl")
-    assert len(loaded.documents) == 2, "two paragraphs with the same title are two documents"
+    assert len(loaded.documents) == 2, "two paragraphs with the same title should be two documents"
     gold = {document.source: document.text for document in loaded.documents}[loaded.questions[0].gold_sources[0]]
     assert (gold, loaded.questions[0].hops) == ("A shipwright.", 2)
     (tmp_path / "h.json").write_text(json.dumps([HOTPOT]))
@@ -188,7 +188,7 @@ def test_rows_in_the_format_of_the_hub_are_read_like_published_rows():
     assert TASKS["pubmedqa"].hub.read(pubmed | {"final_decision": "maybe"}) == TASKS["pubmedqa"].read(ROWS["pubmedqa"])
 
 
-def test_the_file_of_the_task_quality_is_found_under_its_published_name(tmp_path):
+def test_the_file_of_the_quality_task_is_found_under_its_published_name(tmp_path):
     write_jsonl(tmp_path / "QuALITY.v1.0.1.htmlstripped.dev", [ROWS["quality"]])
     assert load_task(TASKS["quality"], tmp_path).questions[0].answers == ANSWERS["quality"]
 

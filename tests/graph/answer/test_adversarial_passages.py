@@ -69,7 +69,7 @@ def test_a_sentence_that_cites_a_short_passage_is_judged_despite_an_overlong_one
 
 
 @pytest.mark.parametrize("words", [5_000, 50_000])
-def test_only_two_windows_of_an_overlong_sentence_are_read_for_its_features(words: int) -> None:
+def test_the_features_of_a_claim_use_at_most_two_windows_of_an_overlong_source_sentence(words: int) -> None:
     text = "kelp " * (words // 2) + "Lantern Brandt Yard 1911 " + "kelp " * (words // 2)
     premise = Premise.of([("", text)])
     assert max(len(unit.text) for unit in premise.units) <= WINDOW_CHARS
@@ -133,9 +133,9 @@ def test_an_instruction_in_a_passage_does_not_change_the_verdict(instruction: st
 def test_an_english_sentence_is_not_checked_against_passages_in_another_language(passage: str) -> None:
     assert verdicts(UNSUPPORTED, passage) == (False, ["is in another language"])
     assert verdicts(UNSUPPORTED, f"{SUPPORTED} {SUPPORTED} {passage}") == (True, []), (
-        "there are English passages as well"
+        "a passage that also has English sentences should be checked"
     )
 
 
-def test_words_joined_by_symbols_are_counted_one_by_one() -> None:
+def test_a_claim_of_thousands_of_words_joined_by_symbols_is_not_checked() -> None:
     assert not can_be_checked("A_" * 5_000) and not can_be_checked("A×1÷" * 5_000)

@@ -95,13 +95,15 @@ def test_text_that_does_not_follow_the_form_is_not_well_formed(text: str, reason
         ("not in the documents", "reasoned", "", "not in the documents", False),
     ],
 )
-def test_each_form_is_recognised(text: str, form: AnswerForm, reason: str, answer: str, well_formed: bool) -> None:
+def test_an_answer_is_parsed_by_its_form_and_deviations_from_the_form_are_noted(
+    text: str, form: AnswerForm, reason: str, answer: str, well_formed: bool
+) -> None:
     parsed = parse_answer(text, form)
     assert (parsed.reason, parsed.answer, parsed.well_formed) == (reason, answer, well_formed)
 
 
 @pytest.mark.parametrize("form", get_args(AnswerForm))
-def test_a_written_answer_has_its_form_and_the_prompt_names_that_form(form: AnswerForm) -> None:
+def test_a_written_answer_is_well_formed_and_its_form_is_recognised_from_the_prompt(form: AnswerForm) -> None:
     evidence = [CitedSentence(2, "The ferry left Tarn.")]
     assert all(parse_answer(write_answer(each, evidence, form), form).well_formed for each in ("Tarn", "in 1911"))
     assert form_of(answer_messages("Where?", (), form)[0].content + "\n\nBe brief.") == form
@@ -109,7 +111,7 @@ def test_a_written_answer_has_its_form_and_the_prompt_names_that_form(form: Answ
 
 
 @pytest.mark.parametrize("thought", ["<think>\n\n</think>\n\n", "<think>a ###Answer: [9]</think>", "</think>\n"])
-def test_a_thinking_block_before_the_form_is_cut_off(thought: str) -> None:
+def test_a_thinking_block_before_the_answer_is_removed(thought: str) -> None:
     parsed = parse_answer(thought + "###Reason: a ###Answer: b")
     assert (parsed.reason, parsed.answer, parsed.well_formed) == ("a", "b", True)
 

@@ -1,4 +1,4 @@
-"""Attribution, on documents in examples/: an answer is traced to the passage sentences that say it, or to none."""
+"""Attribution, on documents in examples/: an answer is traced to the sentences of passages that state it, or to none."""
 
 import json
 import random
@@ -39,7 +39,7 @@ EXCERPTS = (TRAM, YARD, LANTERN)
         ("Is the Lantern licensed for 260 passengers?", "Yes.", LANTERN, "She is 46 metres long"),
     ],
 )
-def test_an_answer_is_traced_to_the_sentence_that_says_it(
+def test_an_answer_is_traced_to_the_sentence_that_states_it(
     question: str, answer: str, source: Excerpt, beginning: str
 ) -> None:
     [(number, found)] = attribute(question, answer, EXCERPTS).items()
@@ -104,7 +104,7 @@ def test_an_answer_is_traced_to_the_first_row_of_a_passage_that_continues_a_tabl
     assert [quote.text for quote in citation.quotes] == ["| Superior | 82,100 |"]
 
 
-def test_answers_are_attributed_to_documents_only() -> None:
+def test_answers_are_attributed_to_documents_and_not_to_summaries() -> None:
     answer = "The Corrow Tram was electrified in 1926."
     summary = Excerpt("s", "Summary", answer, members=("1", "2"))
     assert attribute("", answer, (summary,)) == {}

@@ -45,7 +45,7 @@ CITATIONS = [
         "[9][x]",
     ),
 ]
-LETTERS = [
+FRAGMENTS = [
     "[",
     "]",
     " ",
@@ -68,7 +68,7 @@ LETTERS = [
     "^",
     "\u200b",
 ]
-PIECES = st.lists(st.sampled_from([*CITATIONS, *LETTERS]), max_size=30)
+PIECES = st.lists(st.sampled_from([*CITATIONS, *FRAGMENTS]), max_size=30)
 CODE = st.lists(
     st.sampled_from(["`", "``", "```", "\n", "~~~", " ", "[9]", "[1]", "a", "=", "a[0]=", "[2019]", " AC ", "5"]),
     max_size=30,

@@ -43,7 +43,7 @@ def test_each_kind_of_error_has_a_feature_that_detects_it(claim: str, feature: s
     assert features_of(claim)[feature] == pytest.approx(value)
 
 
-def test_leaving_out_text_in_brackets_loses_no_names_and_separates_no_neighbours() -> None:
+def test_text_in_brackets_may_be_left_out_and_does_not_separate_the_words_around_them() -> None:
     features = features_of("Ada is an actor.", Premise.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
     assert features["names of source left out"] == 0 and features["names among their neighbours"] == 1
     assert asides_last("(born 1850) Ada") == "Ada (born 1850)"
@@ -55,7 +55,7 @@ def test_a_pronoun_is_read_as_the_title() -> None:
     assert features["missing in source"] == 0 and features["names turned round"] == 0 and features["in order"] == 1
 
 
-def test_words_of_two_sentences_are_read_together() -> None:
+def test_a_claim_may_combine_the_words_of_two_sentences() -> None:
     features = features_of("Ada Marlow built the Lantern, and the tram is older than the ferry.")
     assert features["words added by a second sentence"] >= 2 and features["missing in source"] == 0
 
@@ -105,19 +105,19 @@ def test_features_are_finite_without_passages() -> None:
     assert np.isfinite(claim_features("", Premise.of([]))).all()
 
 
-def test_alignment_continues_from_the_last_word() -> None:
+def test_of_equal_words_the_one_closest_to_the_last_match_is_aligned() -> None:
     claim, source = Words.of("the ferry sank"), Words.of("one ferry left and one ferry sank")
     assert align(claim, source) == {1: 1, 2: 6}
     assert best_source(claim, [], []).words == Words.of("")
 
 
-def test_joined_grounds_equal_one_ground_of_all_parts() -> None:
+def test_joined_premises_equal_one_premise_of_all_parts() -> None:
     parts = [("A", "Ada sails."), ("B", "Bell rings. It is loud.")]
     joined, whole = Premise.join(Premise.of([part]) for part in parts), Premise.of(parts)
     assert joined == whole
 
 
-def slow_overlaps(claim: str, texts: list[str]) -> tuple[float, float, float]:
+def overlaps_by_definition(claim: str, texts: list[str]) -> tuple[float, float, float]:
     """The three shares by their definitions, position by position."""
     stems, passages = (
         [form_of(term) for term in terms_of(claim)],
@@ -163,8 +163,8 @@ def slow_overlaps(claim: str, texts: list[str]) -> tuple[float, float, float]:
 def test_overlap_matches_its_definition(claim: str) -> None:
     texts = [LANTERN, "Roux sailed a tram to the ferry. Built of older trams.", ""]
     premise = Premise.of([("", text) for text in texts])
-    assert overlaps(claim, premise.wordings) == pytest.approx(slow_overlaps(claim, texts))
-    assert overlaps(claim, ()) == pytest.approx(slow_overlaps(claim, []))
+    assert overlaps(claim, premise.wordings) == pytest.approx(overlaps_by_definition(claim, texts))
+    assert overlaps(claim, ()) == pytest.approx(overlaps_by_definition(claim, []))
 
 
 def test_a_title_counts_but_no_pair_spans_title_and_text_or_two_passages() -> None:

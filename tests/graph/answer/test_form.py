@@ -49,7 +49,7 @@ def test_no_word_is_lost_and_no_marker_is_left(thought: str, pieces: list[str]) 
 
 @given(st.text().filter(lambda text: not any(prefix in text for prefix in ("###", "<t", "</t"))))
 @example("  a heading # \n")
-def test_text_without_the_form_is_one_unchanged_section(text: str) -> None:
+def test_text_without_markers_is_one_unchanged_section(text: str) -> None:
     assert sections(text) == ([("text", text)] if text else [])
 
 

@@ -75,7 +75,7 @@ def sources(found: list[tuple[str, float]]) -> list[str]:
 @pytest.mark.parametrize("mode", MODES)
 def test_an_instruction_has_the_same_effect_as_its_words_shuffled(make_index: MakeIndex, mode: str, kind: str) -> None:
     hostile, harmless = (make_index(texts[kind]) for texts in (HOSTILE, HARMLESS))
-    # Scores are scaled by quantiles of the index's cosines, estimated from pairs of propositions; other ids would give other pairs.
+    # Scores are scaled by quantiles of the index's cosines, estimated from sampled pairs of propositions; the other index's ids give other pairs.
     harmless = replace(harmless, data=replace(harmless.data, cosine_quantiles_Z=hostile.data.cosine_quantiles_Z))
     for question in QUESTIONS:
         original, shuffled = (other_passages(index, question, mode) for index in (hostile, harmless))

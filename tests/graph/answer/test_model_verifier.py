@@ -71,8 +71,8 @@ def test_the_odds_of_a_batch_are_those_of_each_prompt_alone(tiny_model: Path, mo
 @pytest.mark.slow
 @with_smollm2
 @pytest.mark.skipif(not is_installed(), reason="openvino-genai is not installed: pip install 'modegraph[cpu]'")
-def test_openvino_gives_the_odds_of_transformers() -> None:
-    """A second sentence about a passage in the cache has the same log-odds as alone; 8-bit weights change log-odds by less than .6."""
+def test_openvino_gives_nearly_the_log_odds_of_transformers() -> None:
+    """A sentence whose passage is already in the cache has the same log-odds as alone; 8-bit weights change log-odds by less than .6."""
     prompts = [support_prompt([("Lantern", FERRY * 3)], claim) for claim in CLAIMS]
     by_openvino = open_model_verifier("openvino:smollm2").log_odds
     together = by_openvino(prompts)

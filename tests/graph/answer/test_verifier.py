@@ -238,7 +238,7 @@ def test_a_verifier_read_from_its_file_gives_the_same_probabilities(tmp_path: Pa
     assert again.threshold == verifier.threshold
 
 
-def test_invalid_files_are_named_in_the_error(tmp_path: Path) -> None:
+def test_the_error_for_an_invalid_verifier_file_states_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=f"no {VERIFIER_FILE}"):
         word_verifier(str(tmp_path))
     save_verifier(tmp_path, word_verifier(""))
@@ -249,8 +249,11 @@ def test_invalid_files_are_named_in_the_error(tmp_path: Path) -> None:
     for header, found in [
         ({"format": "modegraph verifier, 9"}, "its format is 'modegraph verifier, 9'"),
         ({"format": "modegraph verifier, 3", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
-        ({**valid, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}}, "a second stage with other inputs"),
-        ({**valid, "second_stage": {**stage, "bias": float("nan")}}, "a second stage with invalid values"),
+        (
+            {**valid, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}},
+            "its second stage was trained on other inputs",
+        ),
+        ({**valid, "second_stage": {**stage, "bias": float("nan")}}, "its second stage has values that are not finite"),
     ]:
         save_file(arrays, file, {HEADER: json.dumps(header)})
         with pytest.raises(UserError, match=found):

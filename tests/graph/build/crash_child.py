@@ -1,8 +1,9 @@
 """Forks indexers for tests to kill: loads everything once, then forks one indexer for every line on standard input.
 
 A line is JSON: {"folder", "url", "event": "" | "commit" | "before commit" | "stored call", "nth", "kill_after_s"}. The indexer
-kills itself (SIGKILL) at the nth such event, or is killed after `kill_after_s` seconds. A commit is that of a
-transaction of the store or of encoded vectors. The indexer's wait status (os.waitpid) is printed when it has exited.
+kills itself (SIGKILL) at the nth such event, or is killed after `kill_after_s` seconds. A "commit" ends a
+transaction of the store or the storing of a batch of encoded vectors; a "stored call" is a model call stored in the ledger.
+The indexer's wait status (os.waitpid) is printed when it has exited.
 """
 
 import json

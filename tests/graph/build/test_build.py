@@ -1,4 +1,4 @@
-"""The life of an index: order of arrival, repetition, replaced documents and bad input leave no trace in its contents."""
+"""Building and editing an index: its contents do not depend on the order of documents, on repetition, on replaced documents or on refused input."""
 
 import os
 import re
@@ -58,13 +58,13 @@ documents = st.lists(
 
 @pytest.mark.long
 @in_either_store(sqlite=15, postgresql=4)
-def test_order_repetition_and_replacement_leave_no_trace(
+def test_an_index_does_not_depend_on_order_repetition_and_replaced_documents(
     examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     @settings(max_examples=examples)
     @given(given_documents=documents, extra=documents, order=st.randoms(use_true_random=False))
     def holds(given_documents: list[Document], extra: list[Document], order: object) -> None:
-        folder = tmp_path_factory.mktemp("life")
+        folder = tmp_path_factory.mktemp("indexes")
         whole = build(folder / "whole", given_documents)
         shuffled = list(given_documents)
         order.shuffle(shuffled)  # type: ignore[attr-defined]
@@ -99,12 +99,12 @@ def test_a_shared_proposition_has_a_count_for_each_passage_and_all_its_spans(tmp
 @in_both_stores
 def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
     class CrashingEncoder(HashEncoder):
-        left = 2
+        remaining_calls = 2
 
         def encode(self, texts):  # type: ignore[no-untyped-def]
-            if self.left == 0:
+            if self.remaining_calls == 0:
                 raise KeyboardInterrupt
-            self.left -= 1
+            self.remaining_calls -= 1
             return super().encode(texts)
 
     crashing, healthy = CrashingEncoder(), HashEncoder()
@@ -136,7 +136,7 @@ def test_passage_offsets_refer_to_the_original_files(tmp_path: Path, minilm: Enc
 
 
 @in_both_stores
-def test_text_after_a_nul_character_is_kept(tmp_path: Path) -> None:
+def test_text_after_a_nul_character_is_indexed(tmp_path: Path) -> None:
     text = "Ada sailed.\0 The Lantern burned in 1911."
     build_index(tmp_path, [Document("a", "T\0", text)], IndexSettings(), lambda spec: HashEncoder())
     data = open_index(tmp_path, lambda spec: HashEncoder()).data
@@ -150,7 +150,7 @@ def bad_file(tmp_path: Path) -> Path:
     return tmp_path / "c.jsonl"
 
 
-def test_bad_input_leaves_nothing_behind(tmp_path: Path, bad_file: Path) -> None:
+def test_bad_input_creates_no_folder(tmp_path: Path, bad_file: Path) -> None:
     with pytest.raises(UserError, match="line 2"):
         build_index(tmp_path / "new", read_documents(bad_file, print), SETTINGS, lambda spec: HashEncoder())
     assert not (tmp_path / "new").exists()
@@ -165,7 +165,7 @@ def test_bad_input_leaves_an_index_unchanged(tmp_path: Path, bad_file: Path) -> 
 
 
 @in_both_stores
-def test_another_encoder_other_settings_and_folders_that_are_no_index_are_refused(tmp_path: Path) -> None:
+def test_another_encoder_other_settings_and_folders_that_are_not_indexes_are_refused(tmp_path: Path) -> None:
     build(tmp_path / "i", ISLES)
     with pytest.raises(UserError, match="made with encoder"):
         build(tmp_path / "i", ISLES, HashEncoder("another"))
@@ -268,7 +268,7 @@ def edit_manifest(folder: Path, old: str, new: str) -> None:
 
 @pytest.mark.parametrize("version", [FORMAT - 1, FORMAT + 1])
 def test_an_index_of_another_format_must_be_made_again(tmp_path: Path, version: int) -> None:
-    """The error does not depend on the file that is read first: the manifest for readers, the store for writers."""
+    """The error does not depend on which file is read first: the manifest for readers, the store for writers."""
     build(tmp_path / "i", ISLES)
     message = f"format {version}. Expected format {FORMAT}. Index the documents again, into a new folder"
     edit_manifest(tmp_path / "i", f'"format": {FORMAT}', f'"format": {version}')

@@ -63,7 +63,7 @@ def test_edits_carry_communities_over_and_compact_detects_them_again(
     with monkeypatch.context() as patch:
         patch.setattr(graph.hierarchy.layers, "find_communities", None)
         grown = put(folder, [NEW])
-        assert summaries_above(grown, "new"), "the new document is in a community"
+        assert summaries_above(grown, "new"), "the new document should be in a community"
         grouped = [source for source in before.sources() if summaries_above(before, source)]
         assert grouped and all(summaries_above(grown, source) for source in grouped)
         assert (index_status(folder).changed_passages, index_status(folder).generation) == (1, 2)
@@ -77,7 +77,7 @@ def test_edits_carry_communities_over_and_compact_detects_them_again(
     assert read_manifest(folder).files == read_manifest(tmp_path / "scratch").files
     generation = index_status(folder).generation
     compact_index(folder, encoder)
-    assert index_status(folder).generation == generation, "nothing has changed since the last detection"
+    assert index_status(folder).generation == generation, "compact should not start a generation: nothing has changed"
 
 
 def test_communities_are_carried_over_by_default_and_status_shows_how_many_passages_changed(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_communities_are_carried_over_by_default_and_status_shows_how_many_passa
 
 
 def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: Path) -> None:
-    """Communities are ordered by their first members: when the first member is deleted, its community comes later in the order, but the summaries stay."""
+    """Communities are ordered by their first members: one whose first member is deleted moves back in the order, but its summary stays."""
 
     def member(number: int, guild: str) -> Document:
         own = f" Member m{number} said so." if number else ""
@@ -115,7 +115,7 @@ def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: P
     first = np.flatnonzero(after.summary_layer_S == 1)
     ids = [after.summary_ids[row] for row in first]
     last = [list(before.summary_ids).index(each) for each in ids if each in list(before.summary_ids)]
-    assert len(ids) >= 3 and last != sorted(last), "the remaining summaries are in another order"
+    assert len(ids) >= 3 and last != sorted(last), "the remaining summaries should be in another order"
     nodes = len(after.passage_ids) + first
     edges = after.similarity_XX[nodes, :][:, nodes]
     exact = similarity.similarity_graph(after.summary_vectors_SD[first], 8, 0.05)
@@ -124,7 +124,7 @@ def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: P
 
 
 @pytest.mark.long
-def test_communities_are_detected_again_when_more_than_a_tenth_of_the_passages_has_changed(tmp_path: Path) -> None:
+def test_communities_are_detected_again_when_more_than_a_tenth_of_the_passages_have_changed(tmp_path: Path) -> None:
     put(tmp_path / "i", GUILDS[:30])
     changed = []
     for document in GUILDS[30:35]:
@@ -155,7 +155,7 @@ def test_edits_extend_a_graph_too_large_for_exact_search_and_compact_rebuilds_it
         for document in (NEW, GUILDS[34]):
             put(folder, [document])
         delete_documents(folder, [GUILDS[3].source], encoder)
-    assert all(count < 30 for count in searched), "edits do not search all vectors of a large graph again"
+    assert all(count < 30 for count in searched), "edits should not search all vectors of a large graph again"
     assert read_manifest(folder).grown and verify_index(folder) == []
     compact_index(folder, encoder)
     assert not read_manifest(folder).grown
@@ -214,7 +214,7 @@ def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_
     assert not stays(last, with_two) and not stays(last, np.arange(8)) and not stays(last, other)
     assert not stays(replace(last, carry=False), with_one) and stays(replace(last, carry=False), np.arange(10))
     assert not stays(replace(last, deleted=["Kelp dries.", "Tides turn."]), without_one), (
-        "it repeats a deleted sentence"
+        "a summary that repeats a deleted sentence should go"
     )
     assert stays(replace(last, deleted=["Kelp dries."]), without_one)
 

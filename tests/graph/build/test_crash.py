@@ -1,4 +1,4 @@
-"""An indexer with a model, killed (SIGKILL) before and at commits, after stored calls and at random moments: no completed call is
+"""An indexer with a model, killed (SIGKILL) before and after commits, after stored calls and at random moments: no completed call is
 made again, and the final index equals that of an undisturbed run."""
 
 import json
@@ -58,7 +58,7 @@ class ForkServer:
         )
 
     def run(self, folder: Path, event: str = "", nth: int = 0, kill_after_s: float | None = None) -> bool:
-        """Run an indexer and return whether it was killed. Asserts that it made no call that is already in the ledger."""
+        """Run an indexer and return whether it was killed. Asserts that it made no call that was already in the ledger."""
         completed = stored_replies(folder)
         self.server.requests.clear()
         assert self._process.stdin and self._process.stdout
@@ -84,7 +84,7 @@ def stored_replies(folder: Path) -> set[str]:
     ledger = sqlite3.connect(folder / "ledger.sqlite")
     try:
         return {text for (text,) in ledger.execute("SELECT text FROM calls")}
-    except sqlite3.OperationalError:  # killed before the table was made
+    except sqlite3.OperationalError:  # killed before the table was created
         return set()
     finally:
         ledger.close()
@@ -117,10 +117,10 @@ KILLS: Counter[str] = Counter()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "step"), [("sqlite", 2), ("postgresql", 4)], indirect=["place"])
-def test_an_indexer_killed_at_any_commit_ends_like_an_undisturbed_run(
+def test_an_indexer_killed_after_a_commit_ends_like_an_undisturbed_run(
     fork_server: ForkServer, undisturbed_index: Path, tmp_path: Path, place: Place, step: int
 ) -> None:
-    """It is killed at every second commit; in PostgreSQL at every fourth, because a run takes twice as long."""
+    """Every second commit is tested; in PostgreSQL every fourth, because a run takes twice as long there."""
     for commit in count(1, step):
         place(folder := tmp_path / str(commit))
         if not fork_server.run(folder, "commit", commit):

@@ -44,23 +44,23 @@ def settings_of(vectors: VectorType = "float16", ann_rows: int = ANN_ROWS, neigh
     )
 
 
-def put(folder: Path, documents: list[Document], settings: IndexSettings) -> Index:
+def build_and_open(folder: Path, documents: list[Document], settings: IndexSettings) -> Index:
     build_index(folder, documents, settings, encoder)
     return open_index(folder, encoder)
 
 
 @pytest.fixture(scope="module")
 def exact_index(tmp_path_factory: pytest.TempPathFactory) -> Index:
-    return put(tmp_path_factory.mktemp("exact") / "i", GUILDS, settings_of("float32", 100_000))
+    return build_and_open(tmp_path_factory.mktemp("exact") / "i", GUILDS, settings_of("float32", 100_000))
 
 
 @pytest.fixture(scope="module")
 def ann_index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     """An edited index: it has several segments, with vectors of deleted documents in them."""
     folder, settings = tmp_path_factory.mktemp("indexed") / "i", settings_of("float32")
-    put(folder, [*GUILDS[:30], Document("gone", "Member Gone", QUESTION)], settings)
+    build_and_open(folder, [*GUILDS[:30], Document("gone", "Member Gone", QUESTION)], settings)
     for document in GUILDS[30:]:
-        put(folder, [document], settings)
+        build_and_open(folder, [document], settings)
     delete_documents(folder, ["gone"], encoder)
     return open_index(folder, encoder)
 
@@ -70,9 +70,9 @@ def ann_index(tmp_path_factory: pytest.TempPathFactory) -> Index:
 def test_edits_equal_a_build_from_scratch_and_compact_gives_the_same_bytes(tmp_path: Path, vectors: VectorType) -> None:
     settings = settings_of(vectors)
     for part in (GUILDS[:20], GUILDS[20:21], GUILDS[21:24], GUILDS[24:]):
-        put(tmp_path / "i", part, settings)
+        build_and_open(tmp_path / "i", part, settings)
     delete_documents(tmp_path / "i", [document.source for document in GUILDS[3:7]], encoder)
-    put(tmp_path / "twin", [*GUILDS[:3], *GUILDS[7:]], settings)
+    build_and_open(tmp_path / "twin", [*GUILDS[:3], *GUILDS[7:]], settings)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "twin", IndexData))
     compact_index(tmp_path / "i", encoder)
     a, b = read_manifest(tmp_path / "i"), read_manifest(tmp_path / "twin")
@@ -86,29 +86,29 @@ def test_edits_equal_a_build_from_scratch_and_compact_gives_the_same_bytes(tmp_p
 
 
 def test_float16_vectors_are_rounded_and_take_half_the_space(tmp_path: Path, exact_index: Index) -> None:
-    halves = put(tmp_path / "i", GUILDS, settings_of("float16")).data.proposition_vectors_ND
+    halves = build_and_open(tmp_path / "i", GUILDS, settings_of("float16")).data.proposition_vectors_ND
     whole = exact_index.data.proposition_vectors_ND
     assert np.array_equal(np.asarray(halves), np.asarray(whole).astype(np.float16).astype(np.float32))
     assert halves.nbytes * 2 == whole.nbytes and halves[3].dtype == np.float32
     with pytest.raises(UserError, match="vectors = 'float32', but this index was made with vectors = 'float16'"):
-        put(tmp_path / "i", GUILDS[:1], settings_of("float32"))
+        build_and_open(tmp_path / "i", GUILDS[:1], settings_of("float32"))
 
 
 def test_an_edit_does_not_rebuild_ann_indexes(tmp_path: Path) -> None:
-    put(tmp_path / "i", GUILDS[:30], settings_of())
+    build_and_open(tmp_path / "i", GUILDS[:30], settings_of())
     before = read_manifest(tmp_path / "i").ann
-    put(tmp_path / "i", [GUILDS[30]], settings_of())
+    build_and_open(tmp_path / "i", [GUILDS[30]], settings_of())
     after = read_manifest(tmp_path / "i")
     assert after.ann == before and len(after.segments["passage_vectors_PD"]) == 2
 
 
 def test_compact_adds_or_removes_ann_indexes_according_to_ann_rows(tmp_path: Path) -> None:
-    put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
+    build_and_open(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
     assert not read_manifest(tmp_path / "i").ann and index_status(tmp_path / "i").ann_recall == {}
-    put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=30))
+    build_and_open(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=30))
     compact_index(tmp_path / "i", encoder)
     assert set(index_status(tmp_path / "i").ann_recall) >= {"passages", "propositions"}
-    put(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
+    build_and_open(tmp_path / "i", GUILDS[:30], settings_of(ann_rows=1_000))
     compact_index(tmp_path / "i", encoder)
     assert not read_manifest(tmp_path / "i").ann and not list((tmp_path / "i/vectors").glob("*.ann"))
 
@@ -118,7 +118,7 @@ def test_a_damaged_ann_index_is_named_and_rebuilt_from_its_segment(
     tmp_path: Path, damage: Callable[[Path], None]
 ) -> None:
     folder = tmp_path / "i"
-    put(folder, GUILDS, settings_of())
+    build_and_open(folder, GUILDS, settings_of())
     before = read_manifest(folder)
     status = index_status(folder)
     assert all(0.98 <= recall <= 1 for recall in status.ann_recall.values()) and set(status.ann_recall) == {
@@ -176,7 +176,7 @@ def test_candidate_passages_score_as_in_an_exact_search(
     some, every = score_alone(ann_index, query), score_alone(exact_index, query, score_all=True)
     scored = some.own_P != NOT_SCORED
     assert 4 < scored.sum() < len(scored), (
-        "candidates are passages near the question, passages with its words and passages of documents that it names"
+        "candidates are passages similar to the question, passages with its words and passages of documents that it names"
     )
     named = np.isin(exact_index.data.passage_document_P, [document for _, document in every.named])
     assert named.any() and scored[named].all() and scored[:4].all()

@@ -138,7 +138,7 @@ def test_inserting_twice_equals_inserting_once(examples: int, tmp_path_factory: 
         report = build_index(folder, data.draw(st.permutations(documents)), SETTINGS, lambda spec: again)
         assert_same(once, contents_of(folder))
         assert (report.written, report.unchanged) == (0, len(documents))
-        assert again.encoded == [], "nothing is encoded a second time"
+        assert again.encoded == [], "nothing should be encoded a second time"
 
     holds()
 
@@ -198,10 +198,10 @@ def test_a_build_from_scratch_equals_incremental_edits(examples: int, tmp_path_f
 
 @pytest.mark.long
 @in_either_store(sqlite=12, postgresql=2)
-def test_a_build_from_scratch_equals_edits_with_carried_communities_after_compact(
+def test_a_build_from_scratch_equals_edits_that_keep_communities_after_compaction(
     examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """Communities are carried over through all edits, however many passages change (layers_on_edit = later)."""
+    """All edits keep the existing communities, however many passages change (layers_on_edit = later)."""
 
     @settings(max_examples=examples)
     @given(start=corpora(min_size=2, sources="abc"), steps=steps, patches=st.booleans())

@@ -41,7 +41,7 @@ def sqlite_index(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(place: Place, tmp_path: Path) -> Path:
-    """An index in either kind of store."""
+    """An index in SQLite or PostgreSQL, as `place` chooses."""
     build_index(tmp_path / "i", ISLES, SETTINGS, encoder)
     return tmp_path / "i"
 
@@ -76,7 +76,7 @@ def test_an_unknown_source_is_refused_with_a_suggestion_and_nothing_is_deleted(i
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
 
 
-def test_flipped_bytes_and_truncation_of_every_file_are_found_and_named(sqlite_index: Path) -> None:
+def test_a_flipped_bit_or_a_missing_last_byte_in_any_file_is_reported_with_its_name(sqlite_index: Path) -> None:
     files = [file for file in sqlite_index.rglob("*") if file.is_file() and file.name != "writer.lock"]
     assert len(files) > 40
     for file in files:
@@ -104,11 +104,11 @@ def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: s
     twin = load_arrays(index.parent / "twin", IndexData)
     (file,) = index.rglob(name)
     file.write_bytes(file.read_bytes()[:-9])
-    working = HashEncoder()
-    assert [Path(found.file).name for found in repair_index(index, lambda spec: working)] == [file.name]
+    repair_encoder = HashEncoder()
+    assert [Path(found.file).name for found in repair_index(index, lambda spec: repair_encoder)] == [file.name]
     assert verify_index(index) == [] and repair_index(index, encoder) == []
     assert_same_index(twin, load_arrays(index, IndexData))
-    assert len(working.encoded) == (len(twin.proposition_ids) if "vectors" in name else 0)
+    assert len(repair_encoder.encoded) == (len(twin.proposition_ids) if "vectors" in name else 0)
 
 
 def test_repair_refuses_a_damaged_database(sqlite_index: Path) -> None:
@@ -160,7 +160,7 @@ build_index(Path({folder!r}), ISLES, SETTINGS, lambda spec: SlowEncoder())
 
 
 @pytest.mark.slow
-def test_a_build_killed_at_any_moment_resumes_to_the_same_index(tmp_path: Path, place: Place) -> None:
+def test_a_build_killed_repeatedly_resumes_to_the_same_index(tmp_path: Path, place: Place) -> None:
     build_index(tmp_path / "whole", ISLES, SETTINGS, encoder)
     whole = load_arrays(tmp_path / "whole", IndexData)
     folder, started = tmp_path / "killed", tmp_path / "started"

@@ -53,8 +53,8 @@ def test_sorted_words_merge_like_sets(last: set[str], gone: set[str], new: set[s
 
 
 @given(last=words, gone=words, found=words)
-def test_found_words_are_kept_or_added(last: set[str], gone: set[str], found: set[str]) -> None:
-    """A found word that is known stays, even if it is listed as deleted; merge_by_id does the same with ids."""
+def test_found_words_remain_or_are_added(last: set[str], gone: set[str], found: set[str]) -> None:
+    """A found word that is already known remains, even if it is listed as deleted; merge_by_id does the same with ids."""
     id_of = {word: content_id(word) for word in last | found}
     old = sorted(last, key=id_of.__getitem__)
     ids = Strings.of([id_of[word] for word in old])

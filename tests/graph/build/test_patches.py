@@ -1,4 +1,4 @@
-"""Edits that are written as patches of the base arrays: little is written, readers see no difference, damage is named, and compact merges the patches."""
+"""Edits that are written as patches of the base arrays: little is written, readers see no difference, damage is reported, and compact merges the patches."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -83,8 +83,8 @@ def test_compact_writes_everything_again_as_a_fresh_build_does(index: Path) -> N
     delete_documents(index, [GUILDS[0].source, GUILDS[9].source], encoder)
     compact_index(index, encoder)
     from_scratch(index, [*GUILDS[1:9], *GUILDS[10:], NEW])
-    manifest, twin = read_manifest(index), read_manifest(index.parent / "scratch")
-    assert manifest.base is None and (manifest.files, manifest.segments) == (twin.files, twin.segments)
+    manifest, fresh = read_manifest(index), read_manifest(index.parent / "scratch")
+    assert manifest.base is None and (manifest.files, manifest.segments) == (fresh.files, fresh.segments)
     assert {file.name for file in index.glob("arrays-*")} == {manifest.arrays}
 
 
@@ -124,7 +124,7 @@ def test_an_index_whose_changes_are_unknown_is_written_in_full(index: Path) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("where", ["base", "patch"])
-def test_damage_is_named_and_repaired(index: Path, where: str) -> None:
+def test_a_damaged_file_is_reported_and_repaired(index: Path, where: str) -> None:
     put(index, [NEW])
     manifest = read_manifest(index)
     assert manifest.base is not None
@@ -142,7 +142,7 @@ def test_damage_is_named_and_repaired(index: Path, where: str) -> None:
             put(index, [CHANGED])
     else:
         put(index, [CHANGED])
-        assert [found.file for found in verify_index(index)] == [name[where]], "an edit does not hide the damage"
+        assert [found.file for found in verify_index(index)] == [name[where]], "an edit should not hide the damage"
         with (
             edits_as_patches(max_share=0),
             pytest.raises(UserError, match=r"passage_texts\.data\.npy: its contents have changed"),

@@ -125,9 +125,9 @@ def test_a_damaged_segment_is_named_and_repaired_and_only_its_vectors_are_encode
     small = data.proposition_vectors_ND.segments[1]
     damage(index / "vectors" / small.name)
     assert [found.file for found in verify_index(index)] == [f"vectors/{small.name}"]
-    working = HashEncoder()
-    repair_index(index, lambda spec: working)
-    assert len(working.encoded) == len(small.ids_R) and verify_index(index) == []
+    new_encoder = HashEncoder()
+    repair_index(index, lambda spec: new_encoder)
+    assert len(new_encoder.encoded) == len(small.ids_R) and verify_index(index) == []
     put(index.parent / "twin", [*GUILDS[:30], NEW])
     assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "twin", IndexData))
 
@@ -140,9 +140,9 @@ def test_a_merged_segment_is_repaired_from_the_segments_before_it(index: Path) -
     put(index, [GUILDS[32]])
     (merged,) = read_manifest(index).segments["passage_vectors_PD"].keys() - before.keys()
     (index / "vectors" / merged).unlink()
-    working = HashEncoder()
-    repair_index(index, lambda spec: working)
-    assert len(working.encoded) == 1, "only the passage of the last edit"
+    new_encoder = HashEncoder()
+    repair_index(index, lambda spec: new_encoder)
+    assert len(new_encoder.encoded) == 1, "only the passage of the last edit"
 
 
 @sqlite_only
@@ -193,9 +193,9 @@ def test_a_kill_before_the_manifest_is_renamed_leaves_the_last_generation_and_no
     assert child.returncode == -signal.SIGKILL and read_manifest(index) == before
     assert len(list((index / "vectors").iterdir())) > len(set().union(*before.segments.values()))
     assert "new" not in open_index(index, encoder).sources() and index_status(index).unfinished
-    working = HashEncoder()
-    resume_build(index, lambda spec: working)
-    assert working.encoded == [] and verify_index(index) == []
+    new_encoder = HashEncoder()
+    resume_build(index, lambda spec: new_encoder)
+    assert new_encoder.encoded == [] and verify_index(index) == []
     compact_index(index, encoder)
     put(index.parent / "twin", [*GUILDS[:30], NEW])
     assert read_manifest(index).segments == read_manifest(index.parent / "twin").segments
@@ -222,11 +222,11 @@ def test_vectors_that_do_not_fit_in_memory_are_streamed_to_the_same_bytes(
 
     streamed_fields, write = list[str](), graph.store.vectors.write_segment
 
-    def recording(folder: Path, field: str, *rest: Any) -> Any:
+    def record_field(folder: Path, field: str, *rest: Any) -> Any:
         streamed_fields.append(field)
         return write(folder, field, *rest)
 
-    monkeypatch.setattr(graph.store.embedding_cache, "write_segment", recording)
+    monkeypatch.setattr(graph.store.embedding_cache, "write_segment", record_field)
     in_memory = build_and_edit(tmp_path / "memory")
     assert not streamed_fields
     monkeypatch.setattr(graph.store.embedding_cache, "MAX_IN_MEMORY", 2)

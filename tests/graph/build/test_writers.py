@@ -25,7 +25,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.machines
-def test_two_writers_and_three_readers_end_with_the_index_of_one_writer(store: str) -> None:
+def test_two_writers_beside_three_readers_leave_the_index_of_a_single_writer(store: str) -> None:
     script = [sys.executable, "-P", str(ROOT / "benchmarks/writers.py"), "--seconds", "2", "--store", store, "--json"]
     result = subprocess.run(script, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-2000:] + result.stdout

@@ -279,7 +279,7 @@ def zip_bomb(data: bytes, name: str, mib: int) -> bytes:
 
 
 def with_overlapping_parts(data: bytes, times: int) -> bytes:
-    """An archive whose central directory lists one part of 10 MiB `times` times."""
+    """An archive whose central directory lists one part of 10 MiB and `times` further names for it."""
     out = BytesIO(data)
     with ZipFile(out, "a", ZIP_DEFLATED) as archive:
         archive.writestr("big.xml", b" " * (10 * MIB))

@@ -16,7 +16,7 @@ needs_tesseract = pytest.mark.skipif(
 )
 
 
-def scan(texts: Sequence[str]) -> bytes:
+def scanned_pdf(texts: Sequence[str]) -> bytes:
     """An A5 page for each text, with an image of the text; "" makes an empty page."""
     images = []
     for text in texts:
@@ -31,7 +31,7 @@ def scan(texts: Sequence[str]) -> bytes:
 def partly_scanned_pdf(text: str, scanned: str, heading: str) -> bytes:
     """A page with a text layer, then a scanned page to which an outline heading points."""
     writer = PdfWriter()
-    for part in (pdf_pages([text]), scan([scanned])):
+    for part in (pdf_pages([text]), scanned_pdf([scanned])):
         writer.append(PdfReader(BytesIO(part)))
     writer.add_outline_item(heading, 1)
     out = BytesIO()

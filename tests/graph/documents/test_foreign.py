@@ -61,7 +61,7 @@ def test_html_is_read_in_linear_time(kind: str) -> None:
     assert_linear(prepare, 20_000)
 
 
-def test_html_gives_blocks_cells_and_a_title() -> None:
+def test_html_gives_blocks_of_text_and_a_title() -> None:
     page = html_text(
         "one<p>two <b>bo</b>ld<br>three<li>four H<sub>2</sub>O</p><h1>Not the title</h1><title>A &amp; B</title>"
     )

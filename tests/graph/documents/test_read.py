@@ -1,4 +1,4 @@
-"""Reading documents: text, Markdown, HTML and PDF files are read, and bad input is reported in one line with the file, the value and the remedy."""
+"""Reading documents: text, Markdown, HTML and PDF files are read, and bad input is reported in one line that names the file and the problem."""
 
 from pathlib import Path
 

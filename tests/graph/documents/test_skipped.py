@@ -1,4 +1,4 @@
-"""Skipped files are listed by the command and by the API, and set the exit status with --strict."""
+"""Skipped files are listed by the command and by the API, and make both fail in strict mode; missing files are deleted on request."""
 
 import json
 import logging
@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-def test_the_command_lists_skipped_files_and_strict_sets_the_exit_status(folder: Path, tmp_path: Path) -> None:
+def test_the_command_lists_skipped_files_and_fails_only_with_strict(folder: Path, tmp_path: Path) -> None:
     message = "b.pdf: skipped, no page has text (a scan?). Expected a PDF with a text layer. Run OCR on it (--ocr tesseract) or remove it"
     plain, strict = (run("index", folder, "--out", tmp_path / "i", "--json", *more) for more in ([], ["--strict"]))
     assert (plain.exit_code, strict.exit_code) == (0, 1)
@@ -59,7 +59,7 @@ def test_delete_missing_deletes_documents_whose_files_are_gone_but_not_those_who
     (folder / "sub/e.md").write_text("# E\n\nThe sub is a ferry of Quill.")
     assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
     (folder / "sub").rename(tmp_path / "elsewhere")
-    # The files of a folder that is now a link to a place outside count as skipped, not as deleted.
+    # The files of a folder that was replaced with a link out of the indexed folder count as skipped, not as deleted.
     (folder / "sub").symlink_to(tmp_path / "elsewhere")
     assert mg.index(folder, tmp_path / "i", delete_missing=True).sources == ("a.md", "d.md", "sub/e.md")
     assert (

@@ -188,11 +188,11 @@ def test_the_datasets_library_reads_the_table_of_passages(index: Index, tmp_path
     assert np.array_equal(np.array(read["vector"][:], np.float32), index.data.passage_vectors_PD)
 
 
-def test_an_empty_index_can_be_exported(tmp_path: Path) -> None:
+def test_an_index_without_propositions_can_be_exported(tmp_path: Path) -> None:
     build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
-    empty = open_index(tmp_path / "i", lambda spec: HashEncoder())
-    assert write_graphml(empty, tmp_path / "g")["nodes"] == write_parquet(empty, tmp_path / "p")["nodes"]
-    write_page(empty, tmp_path / "page.html", 10)
+    bare = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    assert write_graphml(bare, tmp_path / "g")["nodes"] == write_parquet(bare, tmp_path / "p")["nodes"]
+    write_page(bare, tmp_path / "page.html", 10)
 
 
 def embedded_data(file: Path) -> Any:

@@ -47,7 +47,7 @@ def test_unit_offsets_match_their_texts(text: str) -> None:
 
 
 @given(st.text(st.sampled_from("abc déf. \n#|東。؟"), min_size=1, max_size=400), st.integers(3, 30))
-def test_passage_offsets_match_their_texts_and_lose_only_white_space(text: str, max_tokens: int) -> None:
+def test_passage_offsets_match_their_texts_and_only_white_space_is_left_out(text: str, max_tokens: int) -> None:
     document = Document("d", "", text)
     passages = split_passages(document, max_tokens, len)
     assert all(text[p.start : p.end] == p.text and 0 < len(p.text) <= max_tokens for p in passages)
@@ -56,7 +56,7 @@ def test_passage_offsets_match_their_texts_and_lose_only_white_space(text: str, 
     assert sum(len(p.text) for p in passages) == len(covered), "passages overlap"
 
 
-def test_passages_are_cut_at_sentence_ends_in_any_script() -> None:
+def test_passages_of_a_chinese_text_are_cut_at_sentence_ends() -> None:
     text = "塔由林建国，设计。塔高三百米！它何时建成？旧塔已毁，无人记得。"
     (*passages,) = split_passages(Document("d", "", text), 16, len)
     assert [passage.text for passage in passages] == [
@@ -90,12 +90,12 @@ def test_entities_of_a_sentence_are_found(sentence: str, entities: tuple[str, ..
     assert find_entities(sentence) == entities
 
 
-def test_brackets_and_quotation_marks_of_any_script_are_not_part_of_a_name() -> None:
+def test_chinese_brackets_and_quotation_marks_are_not_part_of_a_name() -> None:
     assert entity_key("红楼梦（电影）") == entity_key("《红楼梦》") == "红楼梦"
     assert title_keys("东京（城市）") == ("东京",) and title_keys("서울") == ("서울",) and title_keys("IT") == ()
 
 
-def test_a_lone_name_at_a_sentence_start_counts_only_if_already_known() -> None:
+def test_a_single_capitalised_word_at_a_sentence_start_is_an_entity_only_if_already_known() -> None:
     assert find_entities("Lantern sailed.") == ()
     assert find_entities("Lantern sailed.", {entity_key("The Lantern (ferry)")}) == ("Lantern",)
 
@@ -156,7 +156,7 @@ def test_a_table_row_becomes_a_statement_with_headers_and_subject() -> None:
         "Silence is golden.",
     ],
 )
-def test_awkward_text_is_preserved(text: str) -> None:
+def test_colons_urls_brackets_and_special_tokens_are_preserved(text: str) -> None:
     assert propositions(text) == [text]
 
 

@@ -56,7 +56,7 @@ def requested_titles(server: ChatServer) -> list[str]:
     return [requested_passage(body)[0] for body in server.requests if is_extraction(body)]
 
 
-def test_a_retried_passage_inside_a_table_is_shown_with_the_tables_header(tmp_path: Path) -> None:
+def test_a_retried_passage_inside_a_table_is_sent_with_the_tables_header(tmp_path: Path) -> None:
     rows = "\n".join(f"| Quay {n} of the harbour | {n} crowns for a return ticket |" for n in range(12))
     fares = Document("fares", "Fares", f"| Stop of the ferry | Fare |\n|---|---|\n{rows}")
     with chat_server(lambda body, number: "?") as server:
@@ -69,7 +69,7 @@ def test_a_retried_passage_inside_a_table_is_shown_with_the_tables_header(tmp_pa
 
 
 @pytest.mark.long
-def test_one_call_per_passage_puts_its_reply_into_the_index(tmp_path: Path) -> None:
+def test_each_passage_is_read_in_one_call_and_its_reply_is_indexed(tmp_path: Path) -> None:
     document = Document(
         "odd", "Odd", "It opens at 10:30. See https://e.org/a_b. Use snake_case. End <|endoftext|> here."
     )

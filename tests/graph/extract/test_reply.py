@@ -117,7 +117,7 @@ def test_surrogates_nul_characters_and_newlines_become_spaces() -> None:
     assert as_one_line("a\ud800b\x00c\nd") == "a b c d"
 
 
-def test_support_is_counted_in_every_script() -> None:
+def test_support_is_counted_in_japanese_and_entities_are_matched_by_whole_words() -> None:
     assert share_supported("東京は日本の首都", "日本の首都は東京です") == 1.0
     assert share_supported("大阪", "日本の首都は東京です") == 0.0
     assert share_supported("...", "x") == 0.0
@@ -125,7 +125,7 @@ def test_support_is_counted_in_every_script() -> None:
     assert entities_within("Newer York", (), ["New York"]) == ((), 0)
 
 
-def test_strict_servers_accept_the_schema() -> None:
+def test_the_schema_follows_the_rules_of_strict_servers() -> None:
     def check(node: object) -> None:
         if isinstance(node, dict):
             if node.get("type") == "object":

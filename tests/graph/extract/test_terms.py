@@ -61,8 +61,8 @@ def build(folder: Path, documents: list[Document]) -> Index:
     return open_index(folder, lambda spec: HashEncoder())
 
 
-def entities_of(index: Index, start: str) -> set[str]:
-    (row,) = [row for row in range(len(index.data.proposition_ids)) if start in index.data.proposition_texts[row]]
+def entities_of(index: Index, fragment: str) -> set[str]:
+    (row,) = [row for row in range(len(index.data.proposition_ids)) if fragment in index.data.proposition_texts[row]]
     return {index.data.entity_texts[row] for row in index.data.proposition_entity_NE[[row], :].indices}
 
 
@@ -77,7 +77,7 @@ def entities_of(index: Index, start: str) -> set[str]:
         ("یہ مینار ہے۔ وہ اونچا ہے۔", ["یہ مینار ہے۔", "وہ اونچا ہے۔"]),
     ],
 )
-def test_sentences_are_split_by_the_punctuation_of_their_script(text: str, sentences: list[str]) -> None:
+def test_sentences_are_split_at_the_punctuation_of_their_script(text: str, sentences: list[str]) -> None:
     units = list(split_units(text))
     assert [unit.text for unit in units] == sentences == [text[unit.start : unit.end] for unit in units]
 
@@ -154,7 +154,7 @@ def test_words_found_in_too_many_sentences_are_not_names() -> None:
     assert "ترسو هناك" in {term for _, term in caseless_terms(texts[:MAX_RARE_COUNT], [])}
 
 
-def test_text_with_letter_case_is_left_to_the_rules() -> None:
+def test_text_with_letter_case_has_no_caseless_terms() -> None:
     assert caseless_terms(["The Lantern sails. The Lantern rests.", "The Lantern is old."], ["lantern"]) == []
 
 
@@ -172,7 +172,7 @@ def test_every_candidate_occurs_in_its_text(text: str) -> None:
 
 
 @pytest.mark.long
-def test_documents_added_one_by_one_give_the_index_of_one_build_and_deletion_removes_their_terms(
+def test_documents_added_one_by_one_give_the_index_of_one_build_and_deleting_a_document_removes_its_terms(
     tmp_path: Path,
 ) -> None:
     documents = JAPANESE + CHINESE[1:] + KOREAN[1:]

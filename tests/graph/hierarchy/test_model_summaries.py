@@ -1,4 +1,4 @@
-"""Summaries by a model: trees of prompts within a cap, no new call for unchanged texts, and extractive summaries where the model fails."""
+"""Summaries by a model: trees of prompts within a cap on tokens, no new call for unchanged texts, and extractive summaries where the model fails."""
 
 import itertools
 import json
@@ -89,7 +89,7 @@ def test_unchanged_communities_are_never_summarised_again(tmp_path: Path) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("answer", [(400, '{"error": {"message": "too long"}}'), "", "word " * 500])
-def test_summaries_that_the_model_fails_to_write_are_chosen_from_the_texts(
+def test_summaries_that_the_model_fails_to_write_are_replaced_by_sentences_of_the_texts(
     tmp_path: Path, answer: Any, capsys: Any
 ) -> None:
     with chat_server(lambda body, number: answer) as server:
@@ -174,11 +174,13 @@ def test_the_command_line_sets_stores_and_clears_the_summary_model(
         requested = len(server.requests)
         assert requested == json.loads(run("status", folder, "--json").stdout)["rows"]["summaries"] > 0
         assert run("index", *into).exit_code == 0 and len(server.requests) == requested, (
-            "the index stores the summary model"
+            "the index should store the summary model"
         )
     with chat_server(reply_to) as other_server:
         assert run("resume", folder, "--summary-model", f"openai:m@{other_server.url}").exit_code == 0
-        assert other_server.requests == [], "the replies of the same model at another address are in the ledger"
+        assert other_server.requests == [], (
+            "the replies of the same model at another address should come from the ledger"
+        )
     assert all(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)
     assert run("index", *into, "--summary-model", "").exit_code == 0
     assert not any(text.startswith("A summary of") for text in load_arrays(folder, IndexData).summary_texts)

@@ -67,7 +67,7 @@ def test_each_iteration_continues_the_previous_one_until_convergence_or_the_limi
     by_count = [find_communities(graph, method, 3, iterations) for iterations in (1, 2, 10, 200, 400)]
     quality = [modularity(graph, found) for found in by_count]
     assert quality[0] < quality[1] <= quality[2] <= quality[3] and quality[2] > 0.99 * quality[3]
-    assert np.array_equal(by_count[3], by_count[4]), "the search converged before the limit"
+    assert np.array_equal(by_count[3], by_count[4]), "the search should converge before the limit"
     assert np.array_equal(by_count[2], find_communities(graph, method, 3))
 
 
@@ -76,7 +76,7 @@ def test_edge_weights_decide_between_communities_with_equal_edge_counts() -> Non
     assert find_communities(sp.csr_array(square), "leidenalg", 0).tolist() == [0, 0, 1, 1]
 
 
-def test_a_summary_prefers_central_sentences_avoids_repeats_and_fits_its_length() -> None:
+def test_a_summary_prefers_central_sentences_avoids_repeats_and_fits_its_token_limit() -> None:
     vectors_SD = unit_rows(np.array([[1, 0.1, 0], [1, 0.1, 0], [1, -0.3, 0.2], [0, 0, -1]], np.float32))
     assert choose_sentences(vectors_SD, lambda row: 10, 20) == [0, 2]
 
@@ -142,10 +142,12 @@ def test_only_new_nodes_and_nodes_that_lost_a_neighbour_are_searched(monkeypatch
     searched.clear()
     shrunk = updated_graph(vectors_ND[1:], 4, 0.0, KnownGraph(grown, RowMap.of_previous(np.arange(1, 300), 300)))
     assert same_bytes(shrunk, first)
-    assert 0 < len(searched) < 30, "only the nodes that had the removed node among their nearest neighbours"
+    assert 0 < len(searched) < 30, (
+        "only the nodes that had the removed node among their nearest neighbours should be searched"
+    )
 
 
-def test_ties_among_more_identical_vectors_than_a_search_finds_are_broken_by_row_order() -> None:
+def test_ties_are_broken_by_row_order_even_if_a_search_returns_only_some_of_the_identical_vectors() -> None:
     """Which of 40 identical vectors become neighbours does not depend on the order in which a library finds them."""
     vectors_ND = np.concatenate([np.repeat(vectors(1, 3), 40, axis=0), vectors(5, 4)])
     graph = similarity_graph(vectors_ND, 2, -1.0)
@@ -166,7 +168,9 @@ def test_a_new_node_joins_the_community_with_the_largest_sum_of_edge_weights_and
     assert known_N.tolist() == [8, 8, 3, 3, -1, -1, 12, -1]
     graph[0, 4] = graph[4, 0] = 0.25
     found = carry_communities(sp.csr_array(graph), known_N).tolist()
-    assert found[4] == found[5] == 1, "of two communities with equal weights, the one with the lower known number"
+    assert found[4] == found[5] == 1, (
+        "of two communities with equal weights, the one with the lower known number should be chosen"
+    )
 
 
 def vectors_in_groups(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
@@ -188,6 +192,6 @@ def test_an_approximate_graph_has_nearly_all_exact_edges_with_identical_weights(
     both = near.multiply(exact.astype(bool)).tocoo()
     assert both.nnz >= 0.98 * exact.nnz and (near - near.T).nnz == 0 and near.diagonal().max() == 0
     assert np.array_equal(both.data, exact.multiply(near.astype(bool)).tocoo().data)
-    assert (near != similarity_graph(vectors_ND, 5, 0.5)).nnz == 0, "the same vectors give the same graph"
+    assert (near != similarity_graph(vectors_ND, 5, 0.5)).nnz == 0, "the same vectors should give the same graph"
     halves = Vectors.of(vectors_ND.astype(np.float16))
     assert (similarity_graph(halves, 5, 0.5) != similarity_graph(np.asarray(halves), 5, 0.5)).nnz == 0

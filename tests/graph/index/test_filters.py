@@ -83,7 +83,7 @@ def test_no_mode_returns_anything_from_a_document_that_the_filter_excludes(index
     question = "Who founded the Marlow Yard that built the Lantern?"
     unfiltered = retrieve(index_with_years, question, _settings(mode))
     assert not {found.item.source for found in unfiltered.passages} <= allowed, (
-        "without the filter, other documents are found"
+        "without the filter, other documents should be found"
     )
     found = retrieve(index_with_years, question, _settings(mode, "year>=1900"))
     assert found.passages and {each.item.source for each in found.passages} <= allowed
@@ -135,13 +135,13 @@ def test_the_cache_of_filtered_indexes_is_bounded_by_bytes(
     index = replace(index_with_years)
     sources = [f"source={source}" for source in index.sources()]
     parts = [index.where(_settings("dense", source).conditions) for source in sources]
-    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "the filtered index is cached"
+    assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "the filtered index should be cached"
     retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
     one = parts[0].extra_bytes(index.data)
     monkeypatch.setattr("graph.index.index.MAX_RESTRICTED_BYTES", one)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
     assert list(index._restricted.values()) == [parts[0]], (
-        "the other filtered indexes were evicted, the one in use was not"
+        "the other filtered indexes should be evicted, but not the one in use"
     )
     monkeypatch.setattr("graph.index.index.MAX_RESTRICTED_BYTES", one - 1)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0] and not index._restricted

@@ -1,4 +1,4 @@
-"""Rows found by name, compared with a list of all names, also in an index with patched arrays."""
+"""Rows looked up by name, also in an index whose edits are patches of its arrays, and passages looked up with the header of their table."""
 
 from pathlib import Path
 from typing import get_args

@@ -35,9 +35,9 @@ class AnisotropicEncoder(HashEncoder):
     """HashEncoder's vectors with one more component, the same for all texts: a cosine c becomes SHARED + (1 − SHARED) c, as with E5."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
-        own_ND = super().encode(texts)
-        shared_N1 = np.full((len(own_ND), 1), np.sqrt(SHARED), np.float32)
-        return np.concatenate([np.sqrt(np.float32(1 - SHARED)) * own_ND, shared_N1], axis=1)
+        plain_ND = super().encode(texts)
+        shared_N1 = np.full((len(plain_ND), 1), np.sqrt(SHARED), np.float32)
+        return np.concatenate([np.sqrt(np.float32(1 - SHARED)) * plain_ND, shared_N1], axis=1)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     )
 
 
-def test_usual_similarity_becomes_0_and_similarity_to_the_same_text_1(indexes: tuple[Index, Index]) -> None:
+def test_the_usual_cosine_becomes_0_and_a_cosine_of_1_stays_1(indexes: tuple[Index, Index]) -> None:
     for index in indexes:
         usual = usual_cosine(index)
         found = normalised_similarity(index, np.array([usual, 1, (1 + usual) / 2, -1], np.float32))
@@ -59,7 +59,7 @@ def test_usual_similarity_becomes_0_and_similarity_to_the_same_text_1(indexes: t
 
 
 def test_order_is_preserved(indexes: tuple[Index, Index]) -> None:
-    """A question may be less similar to all propositions than the propositions are to each other, as in chats."""
+    """This holds even if the usual cosine between propositions is 1, as in chats, where they are more similar to each other than to any question."""
     similar = replace(
         indexes[1], data=replace(indexes[1].data, cosine_quantiles_Z=np.ones(len(QUANTILE_LEVELS_Z), np.float32))
     )

@@ -35,7 +35,7 @@ HIDDEN_WORDS = ("zanzibar", "quaxley", "vurmond")
 
 
 @pytest.fixture(scope="module")
-def sealed_and_alone(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
+def sealed_and_separate_index(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     """The index of all documents, restricted to what readers of team=sea may see, and an index of these documents alone."""
     folder = tmp_path_factory.mktemp("seal")
     return build(folder / "all", ALLOWED + HIDDEN).only(TEAM_SEA), build(folder / "own", ALLOWED)
@@ -48,8 +48,8 @@ def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
             yield from ((field.name, text) for text in column)
 
 
-def test_no_column_contains_a_word_of_a_hidden_document(sealed_and_alone: tuple[Index, Index]) -> None:
-    sealed, _ = sealed_and_alone
+def test_no_column_contains_a_word_of_a_hidden_document(sealed_and_separate_index: tuple[Index, Index]) -> None:
+    sealed, _ = sealed_and_separate_index
     found = [
         (name, text) for name, text in texts_of(sealed.data) if any(word in text.casefold() for word in HIDDEN_WORDS)
     ]
@@ -63,8 +63,8 @@ def test_a_filter_alone_leaves_words_of_hidden_documents(tmp_path: Path) -> None
     assert any(any(word in text.casefold() for word in HIDDEN_WORDS) for _, text in texts_of(filtered.data))
 
 
-def test_terms_and_entities_equal_those_of_a_separate_index(sealed_and_alone: tuple[Index, Index]) -> None:
-    sealed, alone = sealed_and_alone
+def test_terms_and_entities_equal_those_of_a_separate_index(sealed_and_separate_index: tuple[Index, Index]) -> None:
+    sealed, alone = sealed_and_separate_index
     assert list(sealed.data.term_texts) == list(alone.data.term_texts)
     np.testing.assert_array_equal(sealed.data.term_idf_W, alone.data.term_idf_W)
     np.testing.assert_allclose(sealed.data.term_norm_P, alone.data.term_norm_P, rtol=1e-12)
@@ -73,19 +73,21 @@ def test_terms_and_entities_equal_those_of_a_separate_index(sealed_and_alone: tu
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
-def test_results_and_scores_equal_those_of_a_separate_index(sealed_and_alone: tuple[Index, Index], mode: str) -> None:
+def test_results_and_scores_equal_those_of_a_separate_index(
+    sealed_and_separate_index: tuple[Index, Index], mode: str
+) -> None:
     settings = RetrieveSettings.model_validate({"mode": mode, "top_k": 9})
     for question in ("Where does the ferry call?", "Who built the Lantern?", "zanzibar quaxley bread"):
-        sealed, alone = (retrieve(index, question, settings) for index in sealed_and_alone)
+        sealed, alone = (retrieve(index, question, settings) for index in sealed_and_separate_index)
         assert [(each.item, round(each.score, 5)) for each in sealed.passages] == [
             (each.item, round(each.score, 5)) for each in alone.passages
         ]
 
 
-def test_a_proposition_that_hidden_documents_also_state_has_only_entities_in_its_text(
-    sealed_and_alone: tuple[Index, Index],
+def test_a_proposition_that_hidden_documents_also_state_has_only_entities_that_its_text_names(
+    sealed_and_separate_index: tuple[Index, Index],
 ) -> None:
-    sealed, _ = sealed_and_alone
+    sealed, _ = sealed_and_separate_index
     rows = [row for row, text in enumerate(sealed.data.proposition_texts) if text == "Tarn is a village of 312 people."]
     assert len(rows) == 1
     shared = sealed.proposition(rows[0])

@@ -1,6 +1,6 @@
 """Fetches under adverse conditions: a second process, a kill, damage found later, a cache that cannot be written.
 
-The fetched file is small, and a stand-in writes a small folder instead of the conversion, which needs a real model; everything else is real.
+The fetched file is small, and a stand-in for the conversion, which needs a real model, writes a small folder; everything else is real.
 """
 
 import hashlib
@@ -115,7 +115,7 @@ def test_fetching_again_replaces_a_damaged_model(damage: str, gguf: Path) -> Non
         is_whole(MODEL) and (folder / "model.safetensors").read_bytes() == b"weights" and count_conversions(gguf) == 2
     )
     fetch(MODEL, print, gguf)
-    assert count_conversions(gguf) == 2, "a complete model is not fetched again"
+    assert count_conversions(gguf) == 2, "a complete model should not be fetched again"
 
 
 @pytest.mark.parametrize("record", ["{}", "[]", '{"files": {}}', '{"files": 3}'])

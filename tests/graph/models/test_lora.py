@@ -1,4 +1,4 @@
-"""The changes that an adapter makes to its base, read without torch and compared with PEFT's own merge."""
+"""The changes that an adapter makes to the weights of its base model, read without torch and compared with PEFT's own merge."""
 
 import json
 import shutil
@@ -50,7 +50,7 @@ def write_adapter(folder: Path, **options: object) -> Path:
 
 
 def base_of(folder: Path, family: str = "qwen2") -> Path:
-    """The folder of a base model of a family, inside `folder`."""
+    """Write a base model of a family, only its configuration, inside `folder`; returns the model's folder."""
     base = folder / f"base-{family}"
     base.mkdir(exist_ok=True)
     (base / "config.json").write_text(json.dumps({"model_type": family}))

@@ -78,7 +78,7 @@ def test_the_converted_folder_matches_the_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         state["embeddings.position_embeddings.weight"].numpy(), tensors["emb.pos"].astype(np.float32)
     )
-    assert not state["pooler.dense.weight"].any(), "weights outside the encoder would be random otherwise"
+    assert not state["pooler.dense.weight"].any(), "the pooler, which the file lacks, should be zero, not random"
     assert not (tmp_path / "converted" / "bare").exists()
     encoder = open_encoder(str(tmp_path / "converted"))
     assert encoder.prompts == Prompts("query: ", "passage: ") and encoder.count_tokens("the\n\x01ﬁ  ferry") == 4
@@ -97,7 +97,7 @@ def test_the_vector_is_the_mean_over_all_tokens(tmp_path: Path) -> None:
     ids = AutoTokenizer.from_pretrained(tmp_path / "converted")(["query: the ferry"], return_tensors="pt")
     assert ids["input_ids"].tolist() == [[0, 5, 6, 8, 7, 2]]
     assert set(ids) == {"input_ids", "attention_mask"}, (
-        "the encoder has no token types, so no cross-encoder can be initialised from it"
+        "the tokenizer should return no token types, so that all tokens have type 0"
     )
     with torch.no_grad():
         mean = model(**ids).last_hidden_state[0].mean(dim=0).numpy()

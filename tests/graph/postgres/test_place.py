@@ -1,5 +1,5 @@
-"""An index whose rows are in PostgreSQL is created with --store and used by every command through its folder; an impossible placement is refused in one
-line.
+"""An index whose rows are in PostgreSQL is created with --store and used by commands through its folder; an invalid placement is refused with a
+one-line message.
 """
 
 import json
@@ -39,7 +39,7 @@ def index(tmp_path: Path, database: str) -> Path:
     return tmp_path / "index"
 
 
-def test_every_command_finds_the_rows_through_the_folder(
+def test_commands_find_the_rows_through_the_folder(
     tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("graph.models.encoder.open_encoder", encoder)
@@ -67,7 +67,7 @@ def test_every_command_finds_the_rows_through_the_folder(
     status = run("status", folder)
     assert status["store"] == database and status["rows"]["documents"] == 3 and status["unfinished"] == ""
     names = {file.name.partition("-")[0] for file in (tmp_path / "i").iterdir()}
-    assert names == {"arrays", DATABASE, "manifest.json", "vectors"}, "no index.sqlite"
+    assert names == {"arrays", DATABASE, "manifest.json", "vectors"}, "there should be no index.sqlite"
 
 
 def test_the_index_equals_one_in_sqlite(index: Path, tmp_path: Path, database: str) -> None:
@@ -90,14 +90,16 @@ def test_a_new_folder_can_adopt_an_index_copied_into_a_database(tmp_path: Path, 
     assert_same_index(load_arrays(tmp_path / "new", IndexData), load_arrays(tmp_path / "old", IndexData))
 
 
-def test_impossible_placements_are_refused_and_leave_no_folder(index: Path, tmp_path: Path, database: str) -> None:
+def test_invalid_placements_are_refused_and_leave_no_folder(index: Path, tmp_path: Path, database: str) -> None:
     assert "Put it in PGPASSWORD" in refusal(
         lambda: place_in_database(tmp_path / "new", database.replace("postgres@", "postgres:hunter2@"))
     )
     elsewhere = database.rpartition("/")[0] + "/postgres"
     assert f"its rows are in {database}, not in {elsewhere}" in refusal(lambda: place_in_database(index, elsewhere))
     build_index(tmp_path / "file", ISLES, SETTINGS, encoder)
-    assert "its rows are not in a database" in refusal(lambda: place_in_database(tmp_path / "file", database))
+    assert "is not an index with its rows in a database" in refusal(
+        lambda: place_in_database(tmp_path / "file", database)
+    )
     assert "does not exist" in refusal(
         lambda: place_in_database(tmp_path / "new", elsewhere.replace("/postgres", "/none"))
     )

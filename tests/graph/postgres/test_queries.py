@@ -1,4 +1,4 @@
-"""The documented queries return the same results as the index, and use their database indexes if the tables are large."""
+"""The queries of docs/postgres.md agree with searches of modegraph's index, and use the database's indexes when the tables are large."""
 
 import re
 from collections import Counter
@@ -49,7 +49,7 @@ def vector_literal(vector_D: Floats) -> str:
 
 
 def scans(cursor: Cursor, query: str, *parameters: object) -> dict[str, str]:
-    """Each table that a query reads, with the index used to read it; "" where the whole table is read."""
+    """Each table (by its alias) that a query reads, with the index used to read it; "" where the whole table is read."""
     cursor.execute(f"EXPLAIN (FORMAT JSON) {query}", parameters)
     ((plans,),) = cursor.fetchall()
 
@@ -77,7 +77,7 @@ def test_the_dense_query_uses_its_index_and_agrees_with_exact_search(source_inde
     assert found / (10 * len(QUESTIONS)) >= 0.95
 
 
-def test_another_cast_would_not_use_the_index(cursor: Cursor) -> None:
+def test_a_query_with_another_cast_does_not_use_the_index(cursor: Cursor) -> None:
     cast = DENSE.replace("ORDER BY vector <=> $1::halfvec", "ORDER BY vector::vector <=> $1::vector")
     assert cast != DENSE and scans(cursor, cast, vector_literal(QUESTIONS[0])) == {"passages": ""}
 
@@ -86,7 +86,7 @@ def test_the_filtered_query_continues_until_it_has_ten_rows(source_index: Index,
     condition, colour = '{"colour": 3}', 3
     short = [len(cursor.execute(FILTERED, [vector_literal(question), condition]).fetchall()) for question in QUESTIONS]
     assert sum(short) < 5 * len(QUESTIONS), (
-        "of the forty candidates, a filter that one document in twenty meets leaves about two"
+        "without SETTING, a filter that one document in twenty passes should leave about two of the forty candidates"
     )
     cursor.execute(SETTING)
     plan = scans(cursor, FILTERED, vector_literal(QUESTIONS[0]), condition)

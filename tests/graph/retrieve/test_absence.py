@@ -1,4 +1,4 @@
-"""Absence: the probability that the documents do not cover a question, which does not depend on the range of an encoder's cosines."""
+"""Absence: the probability that the documents do not cover a question. It does not depend on the range of an encoder's cosines."""
 
 from collections.abc import Sequence
 from pathlib import Path

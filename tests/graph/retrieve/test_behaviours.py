@@ -22,7 +22,7 @@ FOUNDER_QUESTION, BREAD_QUESTION = "Who founded the yard that built the Lantern?
 
 
 class StretchingEncoder(HashEncoder):
-    """Returns vectors with the directions of HashEncoder's and various lengths."""
+    """Returns vectors with the directions of HashEncoder's vectors, but various lengths."""
 
     def encode(self, texts: Sequence[str]) -> Floats:
         vectors_ND = super().encode(texts)

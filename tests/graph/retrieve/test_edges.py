@@ -154,7 +154,7 @@ def test_concurrent_queries_with_a_model_do_not_influence_each_other(isles_index
     assert together == [a, b] * 4
 
 
-class AnswersOnce(ScriptedModel):
+class ModelFailingAfterOneBatch(ScriptedModel):
     """Answers the first batch and fails on all later ones."""
 
     batches_left = 1
@@ -168,11 +168,11 @@ class AnswersOnce(ScriptedModel):
 
 def test_replies_received_before_the_model_stops_answering_are_used() -> None:
     good = json.dumps({"answer": "Ada", "next_questions": []})
-    caller = Caller(AnswersOnce(lambda request: good if request.messages[1].content == "one" else "hm"))
+    caller = Caller(ModelFailingAfterOneBatch(lambda request: good if request.messages[1].content == "one" else "hm"))
     one, two = caller.ask(Verdict, "system", ["one", "two"], 9)
     assert one == Verdict(answer="Ada") and two is None and caller.spent.calls == 2
     with pytest.raises(ModelUnavailable, match="Start it"):
-        Caller(AnswersOnce(lambda request: "hm")).ask(Verdict, "system", ["one", "two"], 9)
+        Caller(ModelFailingAfterOneBatch(lambda request: "hm")).ask(Verdict, "system", ["one", "two"], 9)
 
 
 def test_a_usable_reply_costs_one_call() -> None:

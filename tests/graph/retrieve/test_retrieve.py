@@ -39,7 +39,7 @@ def test_naive_ranks_propositions_and_traces_them_to_their_passages(isles: Index
 
 def test_hierarchy_ranks_all_layers_together_best_first(isles: Index) -> None:
     evidence = retrieve(isles, "villages, yards and shipwrights", RetrieveSettings(mode="hierarchy", top_k=100))
-    assert len(evidence.passages) == 5 and evidence.summaries, "every node of a small index is ranked"
+    assert len(evidence.passages) == 5 and evidence.summaries, "every node of a small index should be ranked"
     for ranked in (evidence.passages, evidence.summaries):
         assert [found.score for found in ranked] == sorted((found.score for found in ranked), reverse=True)
     excerpts = build_context(evidence, 100)

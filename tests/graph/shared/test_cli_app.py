@@ -1,4 +1,4 @@
-"""`--runs A B C` and `--runs A --runs B --runs C` are equivalent; errors for misspelt options and commands say what to write."""
+"""`--runs A B C` and `--runs A --runs B --runs C` are equivalent; errors for unknown options and commands name a similar one or the help command."""
 
 import doctest
 
@@ -58,7 +58,7 @@ def test_an_option_takes_several_values():
         ("xyzzy", "no command xyzzy. `modegraph --help` lists the commands"),
     ],
 )
-def test_misspelt_words_are_reported_with_what_to_write(words: str, message: str) -> None:
+def test_an_unknown_option_or_command_is_reported_with_a_remedy(words: str, message: str) -> None:
     app = typer.Typer(cls=Group)
     app.callback()(lambda: None)
 

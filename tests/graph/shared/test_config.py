@@ -1,4 +1,4 @@
-"""Settings: unknown keys are reported with the nearest known key, overrides are typed, bad values are named."""
+"""Settings: an override gets the type of its setting; errors name the nearest known key for an unknown one, and the bad value."""
 
 from pathlib import Path
 

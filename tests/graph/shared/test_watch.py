@@ -41,7 +41,7 @@ def test_progress_is_readable_during_the_run_and_removed_at_its_end(tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_failed_run_counts_as_stopped_and_gets_a_new_time_estimate_when_resumed(tmp_path: Path) -> None:
+def test_a_failed_run_counts_as_stopped_and_its_time_estimate_restarts_when_resumed(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="broken"), report_progress(tmp_path, {"stage": "sft"}):
         note_progress(tmp_path, 1, 9)
         note_progress(tmp_path, 2, 9)
@@ -75,7 +75,9 @@ def test_the_run_of_a_killed_process_counts_as_stopped_even_with_a_partly_writte
         assert child.stdout is not None and child.stdout.readline() == "noted\n"
         running = read_progress(tmp_path)
         assert running is not None and running.alive and running.last["step"] == 3
-        assert read_progress(tmp_path) == running, "reading should not take the lock"
+        assert read_progress(tmp_path) == running, (
+            "a second read should find the same: reading should not affect the lock of the run"
+        )
     finally:
         child.send_signal(signal.SIGKILL)
         child.wait()

@@ -28,10 +28,10 @@ DTYPES: tuple[VectorType, ...] = ("float32", "float16")
 
 def clustered_vectors(rows: int, seed: int = 0) -> np.ndarray:
     """Unit rows around centres; one centre for every twenty rows."""
-    draw = np.random.default_rng(seed)
-    centres = draw.normal(size=(max(1, rows // 20), DIMENSIONS))
-    noise = 0.4 * draw.normal(size=(rows, DIMENSIONS))
-    return unit_rows((centres[draw.integers(0, len(centres), rows)] + noise).astype(np.float32))
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(max(1, rows // 20), DIMENSIONS))
+    noise = 0.4 * rng.normal(size=(rows, DIMENSIONS))
+    return unit_rows((centres[rng.integers(0, len(centres), rows)] + noise).astype(np.float32))
 
 
 def ids_of(numbers: range) -> list[str]:
@@ -77,7 +77,7 @@ def test_products_of_half_floats_equal_those_of_the_widened_floats(rows: int) ->
 )
 # The lists nearest to this query contain only one row in use.
 @example(rows=304, parts=1, dtype="float32", ann_rows=1, seed=3, count=2)
-def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
+def test_a_search_returns_rows_in_use_with_exact_cosines_and_a_full_search_returns_all(
     rows: int,
     parts: int,
     dtype: VectorType,
@@ -86,8 +86,8 @@ def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     count: int,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    draw, vectors_ND = np.random.default_rng(seed), clustered_vectors(rows, seed).astype(dtype)
-    keep = np.flatnonzero(draw.random(rows) < 0.7)
+    rng, vectors_ND = np.random.default_rng(seed), clustered_vectors(rows, seed).astype(dtype)
+    keep = np.flatnonzero(rng.random(rows) < 0.7)
     folder = tmp_path_factory.mktemp("ann")
     vectors = in_segments(folder, vectors_ND, min(parts, rows), ann_rows, keep)
     query_D = clustered_vectors(20, seed + 50)[-1]
@@ -98,7 +98,9 @@ def test_found_rows_are_in_use_and_near_and_a_full_search_finds_all(
     every, _ = nearest(vectors, query_D, rows)
     assert np.allclose(exact_N[every], exact_N[top_rows(exact_N, rows)], atol=1e-6) and len(every) == len(keep)
     part = vectors.only(np.arange(len(keep))[::3])
-    assert part.candidates(query_D, count) is None, "a part should be compared row by row"
+    assert part.candidates(query_D, count) is None, (
+        "some of the rows should be compared one by one, without an ANN index"
+    )
     assert part.segments[0].vectors_RD.dtype == dtype
 
 
@@ -118,7 +120,7 @@ def test_searches_find_the_nearest_rows_and_the_index_stores_its_recall(tmp_path
 
 @pytest.mark.parametrize(("rows", "seed"), [(4_000, 0), (4_000, 1), (9_000, 2), (700, 3), (40, 4), (2, 5)])
 def test_the_fewest_lists_that_find_enough_are_searched(tmp_path: Path, rows: int, seed: int) -> None:
-    """The slow reference searches 1, 2, 4 and so on lists, through the public `search`, until it finds .99 of the rows that exact search finds."""
+    """The slow reference probes 1, 2, 4, … lists, through the public `search`, until it finds .99 of the rows that exact search finds."""
     vectors_ND = clustered_vectors(rows, seed)
     ann = build_ann(tmp_path, "v-0.segment", vectors_ND)
     sampled = np.unique(np.linspace(0, rows - 1, min(rows, 100)).astype(np.int64))
@@ -134,7 +136,7 @@ def test_the_fewest_lists_that_find_enough_are_searched(tmp_path: Path, rows: in
     assert ann.recall == pytest.approx(sum(both) / sum(map(len, nearest_sets)), abs=1e-3)
 
 
-def test_a_recall_that_falls_short_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recall_below_the_minimum_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scattered = unit_rows(np.random.default_rng(0).normal(size=(3_000, 96)).astype(np.float32))
     ann = build_ann(tmp_path, "v-0.segment", scattered)
     assert ann.recall < MIN_RECALL
@@ -231,7 +233,7 @@ def test_a_full_disk_is_reported_however_little_is_left_to_write(tmp_path: Path,
     faiss.write_index(inverted, str(twin))
     assert file.read_bytes() == twin.read_bytes()
     assert (file.stat().st_size < 4096) == (rows == 3), (
-        "the small file should be shorter than the 4 KiB that faiss would lose without an error"
+        "only the file of 3 rows should be shorter than the 4 KiB that faiss would lose without an error"
     )
     with pytest.raises(OSError, match="No space left on device"):
         write_ann(inverted, Path("/dev/full"))

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs/reference/format.md").read_text(encoding="utf-8")
 COLUMNS = re.findall(r"^\| `(\w+)` \| (texts|block|vectors|array \w+) \| ([A-Z ]+) \|", PAGE, re.MULTILINE)
 
 
-def test_the_manifest_is_described() -> None:
+def test_every_field_of_the_manifest_is_described() -> None:
     described = re.findall(
         r"^\| `(\w+)` \|", PAGE.partition("## The manifest")[2].partition("## Arrays")[0], re.MULTILINE
     )
@@ -62,5 +62,5 @@ def test_every_file_is_described_with_its_dtype_and_its_shape(hashed_isles: Path
 
 
 @pytest.mark.parametrize("file", ["index.sqlite", "index.sqlite.seal", "manifest.json", "writer.lock"])
-def test_other_files_are_named(hashed_isles: Path, file: str) -> None:
+def test_other_files_of_an_index_are_named_on_the_page(hashed_isles: Path, file: str) -> None:
     assert (hashed_isles / file).exists() and f"`{file}`" in PAGE

@@ -29,7 +29,7 @@ REQUESTS = [CompletionRequest((Message("user", str(number)),), max_tokens=9) for
 
 
 def reply(request: CompletionRequest) -> str:
-    """Texts of 9 to 11,010 bytes: some share a page, some span chains of pages."""
+    """A text of 9 to 11,010 bytes, so that some replies share a page of the file and others span several."""
     number = int(request.messages[0].content)
     return f"Reply {number}: " + "Söderlaun " * ((number % 11) ** 3)
 
@@ -44,7 +44,7 @@ def ledger_bytes(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def calls_needed(folder: Path) -> int:
-    """How many calls reach the model when all requests are made through the ledger in a folder, which is then closed; every reply must be right."""
+    """Make all requests through the ledger in a folder, check every reply, and close the ledger; return how many calls reached the model."""
     model = ScriptedModel(reply)
     ledger = Ledger(model, folder / LEDGER)
     completions = ledger.complete(REQUESTS)
@@ -69,13 +69,15 @@ def test_a_flipped_byte_gives_no_wrong_reply_and_in_most_places_costs_at_most_on
         counts.append(calls_needed(folder))
         message = capsys.readouterr().err
         renamed = list(folder.glob(f"*{DAMAGED_SUFFIX}"))
-        assert counts[-1] == 0 or "a row was altered" in message or renamed or ledger_damage(folder), place
+        assert counts[-1] == 0 or "a row was altered" in message or renamed or ledger_damage(folder), (
+            f"byte {place}: {counts[-1]} calls repeated; expected a message, a renamed ledger or reported damage"
+        )
         assert not renamed or (renamed[0].stat().st_size > 0 and "damaged; renamed to ledger.sqlite.damaged" in message)
     assert sum(count == 0 for count in counts) > 5 and sum(count <= 1 for count in counts) > len(places) // 2
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.95, 0.98, 0.99, 0.999])
-def test_a_truncated_ledger_repeats_at_most_the_lost_calls_and_can_be_renewed(
+def test_calls_lost_from_a_truncated_ledger_are_repeated_once_and_it_can_be_renewed(
     ledger_bytes: bytes, tmp_path: Path, share: float
 ) -> None:
     beginning = ledger_bytes[: int(len(ledger_bytes) * share)]
@@ -174,7 +176,7 @@ def change_row(data: bytes) -> bytes:
         (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(SHIPS) - 1),
     ],
 )
-def test_ledger_damage_is_reported_and_only_damaged_calls_are_repeated_with_or_without_repair(
+def test_ledger_damage_is_reported_and_lost_calls_are_repeated_with_or_without_repair(
     index_with_spare_calls: Path,
     server: ChatServer,
     tmp_path: Path,
@@ -203,7 +205,7 @@ def test_a_ledger_with_other_columns_is_reported_and_renewed(tmp_path: Path) -> 
     assert ledger_damage(tmp_path) == "" and Path(f"{tmp_path / LEDGER}{DAMAGED_SUFFIX}").is_file()
 
 
-def test_a_ledger_is_renamed_together_with_its_log(tmp_path: Path) -> None:
+def test_a_ledger_is_renamed_together_with_its_write_ahead_log(tmp_path: Path) -> None:
     ledger = Ledger(ScriptedModel(reply), tmp_path / "a" / LEDGER)
     ledger.complete(REQUESTS)
     for suffix in ("", "-wal"):

@@ -24,6 +24,7 @@ EDITS = st.integers(1, 4)
 
 
 def draw_merge(data: st.DataObject, count: int) -> RowMap:
+    """A random map of `count` rows: some are deleted, and up to three are inserted."""
     stays = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)), bool)
     before = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
     return RowMap.of(count, np.flatnonzero(~stays), np.array(before, np.int64))
@@ -95,19 +96,19 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
     columns = rows if both_ways else data.draw(size)
     count = rows * columns
     filled = data.draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
-    twin = np.array(filled, np.float32).reshape(rows, columns)
-    block = sp.csr_array(twin)
+    dense = np.array(filled, np.float32).reshape(rows, columns)
+    block = sp.csr_array(dense)
     for _ in range(edits):
-        by_row = draw_merge(data, twin.shape[0])
-        by_column = by_row if both_ways else draw_merge(data, twin.shape[1])
+        by_row = draw_merge(data, dense.shape[0])
+        by_column = by_row if both_ways else draw_merge(data, dense.shape[1])
         row_N, column_D = by_row.previous_N, by_column.previous_N
-        padded = np.pad(twin, ((0, 1), (0, 1)))
-        twin = padded[row_N][:, column_D]
+        padded = np.pad(dense, ((0, 1), (0, 1)))
+        dense = padded[row_N][:, column_D]
         chosen = data.draw(st.lists(st.booleans(), min_size=len(row_N), max_size=len(row_N)))
         replaced_N = np.array(chosen, bool)
-        twin[replaced_N] = 0
+        dense[replaced_N] = 0
         if both_ways:
-            twin[:, replaced_N] = 0
+            dense[:, replaced_N] = 0
         free = [
             (row, column)
             for row in range(len(row_N))
@@ -117,18 +118,18 @@ def test_a_block_after_edits_equals_an_edited_matrix(data: st.DataObject, edits:
         places = np.array(data.draw(st.lists(st.sampled_from(free), max_size=4)) if free else [], np.int64).reshape(
             -1, 2
         )
-        np.add.at(twin, (places[:, 0], places[:, 1]), 1)
+        np.add.at(dense, (places[:, 0], places[:, 1]), 1)
         block = moved_block(
             block, by_row, by_column, Entries.ones(places[:, 0], places[:, 1]), np.flatnonzero(replaced_N), both_ways
         )
-        assert block.shape == twin.shape and np.array_equal(assembled(block).toarray(), twin)
+        assert block.shape == dense.shape and np.array_equal(assembled(block).toarray(), dense)
         requested = np.array(
             data.draw(st.lists(st.integers(0, len(row_N) - 1), max_size=4)) if len(row_N) else [], np.int64
         )
-        assert np.array_equal(take_rows(block, requested).toarray(), twin[requested])
+        assert np.array_equal(take_rows(block, requested).toarray(), dense[requested])
         sampled = data.draw(st.lists(st.integers(0, len(column_D) - 1), max_size=4)) if len(column_D) else []
         chosen_columns = np.array(sampled, np.int64)
-        assert np.array_equal(cells(block, requested, chosen_columns), twin[requested][:, chosen_columns])
+        assert np.array_equal(cells(block, requested, chosen_columns), dense[requested][:, chosen_columns])
 
 
 @given(st.data(), EDITS)

@@ -1,4 +1,4 @@
-"""The spread of an index's cosines: close to that of all pairs, and the same to the byte however the vectors are divided into segments."""
+"""The quantiles of an index's cosines: close to those of all pairs, and the same to the byte however the vectors are divided into segments."""
 
 from collections.abc import Sequence
 

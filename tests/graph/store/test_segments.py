@@ -46,7 +46,7 @@ histories = st.lists(numbers, min_size=1, max_size=8)
 def test_segments_equal_one_matrix_and_compaction_equals_a_single_write(
     history: list[list[int]], factor: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    folder, draw = tmp_path_factory.mktemp("segments"), np.random.default_rng(seed)
+    folder, rng = tmp_path_factory.mktemp("segments"), np.random.default_rng(seed)
     vectors = save_vectors(folder, "v", in_memory([]), factor)
     for present in history:
         ids = sorted(content_id(str(number)) for number in present)
@@ -59,7 +59,7 @@ def test_segments_equal_one_matrix_and_compaction_equals_a_single_write(
         assert np.allclose(vectors @ query_D, matrix_ND @ query_D, atol=1e-6)
         assert np.allclose(vectors @ matrix_ND.T, matrix_ND @ matrix_ND.T, atol=1e-6)
         if ids:
-            rows_XY = draw.integers(0, len(ids), (2, 5))
+            rows_XY = rng.integers(0, len(ids), (2, 5))
             assert np.array_equal(vectors[rows_XY], matrix_ND[rows_XY]) and np.array_equal(vectors[-1], matrix_ND[-1])
             assert np.array_equal(vectors[matrix_ND[:, 0] > 0], matrix_ND[matrix_ND[:, 0] > 0])
             assert np.array_equal(vectors.only(rows_XY[0]), matrix_ND[rows_XY[0]])
@@ -74,7 +74,9 @@ def test_segments_equal_one_matrix_and_compaction_equals_a_single_write(
 
 @settings(max_examples=40, deadline=None)
 @given(adds=st.lists(st.integers(1, 5), min_size=1, max_size=300), factor=st.integers(2, 8))
-def test_segments_stay_few_and_each_row_is_written_a_few_times(adds: list[int], factor: int) -> None:
+def test_the_numbers_of_segments_and_of_writes_per_row_grow_at_most_logarithmically(
+    adds: list[int], factor: int
+) -> None:
     rows: list[int] = []
     rows_written = 0
     for added in adds:
@@ -115,7 +117,7 @@ def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "array", [np.arange(5), np.array([b"ab", b"c"], ID_BYTES), np.zeros((0, 3)), np.eye(90)[:, 1:]]
 )
-def test_an_array_is_written_as_by_numpy_and_a_full_disk_is_reported(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
+def test_an_array_is_written_as_numpy_writes_it_and_a_full_disk_is_reported(tmp_path: Path, array: np.ndarray) -> None:  # type: ignore[type-arg]
     np.save(tmp_path / "twin.npy", array)
     with (tmp_path / "a.npy").open("wb") as file:
         write_array(file, array)

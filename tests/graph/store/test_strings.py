@@ -13,7 +13,7 @@ ids = st.lists(st.integers(0, 20).map(lambda number: content_id(str(number))), m
 
 
 @given(texts, st.integers(1, 5), st.data())
-def test_a_column_is_read_in_blocks_even_if_it_is_part_of_another(
+def test_a_column_and_a_part_of_it_are_read_correctly_in_blocks_of_any_size(
     column: list[str], block: int, data: st.DataObject
 ) -> None:
     first = data.draw(st.integers(0, len(column)))
@@ -24,16 +24,16 @@ def test_a_column_is_read_in_blocks_even_if_it_is_part_of_another(
         assert list(whole) == column and list(part) == column[first:]
     finally:
         strings.DECODED_ROWS = before
-    others = [row for row, text in enumerate(column[first:]) if not text.isascii()]
-    assert part.rows_with(lambda data: data >= 0x80).tolist() == others
+    not_ascii = [row for row, text in enumerate(column[first:]) if not text.isascii()]
+    assert part.rows_with(lambda data: data >= 0x80).tolist() == not_ascii
 
 
 @given(texts, st.data())
 def test_a_spliced_column_equals_one_built_from_all_its_texts(column: list[str], data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.integers(-1, len(column) - 1), max_size=12))
     new = data.draw(st.lists(st.text(max_size=3), min_size=rows.count(-1), max_size=rows.count(-1)))
-    rest = iter(new)
-    expected = Strings.of([column[row] if row >= 0 else next(rest) for row in rows])
+    new_texts = iter(new)
+    expected = Strings.of([column[row] if row >= 0 else next(new_texts) for row in rows])
     spliced = Strings.of(column).splice(np.array(rows, np.int64), Strings.of(new))
     assert list(spliced) == list(expected)
     assert spliced.data.tobytes() == expected.data.tobytes() and spliced.starts.tolist() == expected.starts.tolist()

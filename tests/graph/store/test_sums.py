@@ -23,22 +23,22 @@ DOCUMENTS = [
 NEW = Document("new", "New Port", "The keeper of New Port keeps bees.")
 
 
-def put(folder: Path, documents: list[Document]) -> None:
+def index_documents(folder: Path, documents: list[Document]) -> None:
     build_index(folder, documents, IndexSettings(), encoder)
 
 
 @pytest.fixture
 def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(seal, "BLOCK_BYTES", 4_096)
-    put(tmp_path / "i", DOCUMENTS)
+    index_documents(tmp_path / "i", DOCUMENTS)
     return tmp_path / "i"
 
 
-def flip(file: Path, place: int) -> None:
+def flip_bit(file: Path, offset: int) -> None:
     with file.open("r+b") as opened:
-        opened.seek(place)
+        opened.seek(offset)
         byte = opened.read(1)
-        opened.seek(place)
+        opened.seek(offset)
         opened.write(bytes([byte[0] ^ 1]))
 
 
@@ -47,7 +47,7 @@ def test_updating_the_written_blocks_gives_the_sums_of_the_whole_file(tmp_path: 
     file.write_bytes(os.urandom(3 * block + 5))
     before = BlockSums.of(file)
     assert len(before.blocks) == 4 and BlockSums.read(before.text) == before
-    flip(file, block + 7)
+    flip_bit(file, block + 7)
     with file.open("ab") as opened:
         opened.write(os.urandom(block))
     assert not before.match(file, [1]) and before.match(file, [0, 2, 3, 9])
@@ -68,12 +68,12 @@ def test_after_edits_the_seal_matches_the_whole_file(
     read: list[int] = []
     sum_of = seal._block_sum
     monkeypatch.setattr(seal, "_block_sum", lambda file, block, most: read.append(block) or sum_of(file, block, most))
-    put(index, [NEW])
+    index_documents(index, [NEW])
     delete_documents(index, [DOCUMENTS[7].source], encoder)
     blocks = len(BlockSums.of(index / "index.sqlite").blocks)
-    assert 0 < len(set(read[:-blocks])) < blocks, "blocks that were not written should not be read"
+    assert 0 < len(set(read[:-blocks])) < blocks, "an edit should not read all blocks"
     assert verify_index(index) == [] and blocks > 10
-    put(index, DOCUMENTS[:40])
+    index_documents(index, DOCUMENTS[:40])
     assert verify_index(index) == []
 
 
@@ -81,25 +81,25 @@ def test_after_edits_the_seal_matches_the_whole_file(
 def test_damage_outside_the_written_blocks_is_reported_and_damage_inside_them_is_refused(index: Path) -> None:
     file, twin = index / "index.sqlite", index.parent / "twin"
     shutil.copytree(index, twin)
-    put(twin, [NEW])
+    index_documents(twin, [NEW])
     before, after = BlockSums.of(file).blocks, BlockSums.of(twin / "index.sqlite").blocks
     same, other = (
         [block for block, each in enumerate(before) if (after[block] == each) is unchanged]
         for unchanged in (True, False)
     )
     untouched, touched = (blocks[len(blocks) // 2] * seal.BLOCK_BYTES + 2_000 for blocks in (same, other))
-    flip(file, untouched)
-    put(index, [NEW])
+    flip_bit(file, untouched)
+    index_documents(index, [NEW])
     assert [found.file for found in verify_index(index)] == ["index.sqlite"], (
         "an edit elsewhere should not hide the damage"
     )
-    flip(file, untouched)
+    flip_bit(file, untouched)
     assert verify_index(index) == []
     shutil.rmtree(twin)
-    put(twin, DOCUMENTS)
-    flip(twin / "index.sqlite", touched)
+    index_documents(twin, DOCUMENTS)
+    flip_bit(twin / "index.sqlite", touched)
     with pytest.raises(UserError, match="its contents have changed since the last run"):
-        put(twin, [NEW])
+        index_documents(twin, [NEW])
     assert "index.sqlite" in [found.file for found in verify_index(twin)]
 
 

@@ -1,4 +1,4 @@
-"""`lexical` gives the scores of bm25s and finds only passages with a word of the question; `hybrid` equals the formula of rank fusion."""
+"""`lexical` gives the same scores as bm25s and finds only passages with a word of the question; `hybrid` equals the formula of rank fusion."""
 
 from typing import Any
 
@@ -128,13 +128,13 @@ def test_ranks_are_fused_by_their_reciprocals() -> None:
 
 def test_hybrid_is_the_fusion_of_dense_and_lexical(isles: Index) -> None:
     question = "Who founded the yard in Quill?"
-    places: dict[str, float] = {}
+    fused: dict[str, float] = {}
     for mode in ("dense", "lexical"):
         ranked = retrieve(isles, question, RetrieveSettings(mode=mode, top_k=100)).passages  # type: ignore[arg-type]
         for rank, found in enumerate(ranked, start=1):
-            places[found.item.source] = places.get(found.item.source, 0) + 1 / (60 + rank)
+            fused[found.item.source] = fused.get(found.item.source, 0) + 1 / (60 + rank)
     hybrid = retrieve(isles, question, RetrieveSettings(mode="hybrid", top_k=100))
-    assert {found.item.source: found.score for found in hybrid.passages} == pytest.approx(places, rel=1e-6)
+    assert {found.item.source: found.score for found in hybrid.passages} == pytest.approx(fused, rel=1e-6)
     scores = [found.score for found in hybrid.passages]
-    assert scores == pytest.approx(sorted(places.values(), reverse=True), rel=1e-6)
+    assert scores == pytest.approx(sorted(fused.values(), reverse=True), rel=1e-6)
     assert hybrid.paths[0] == ("no. 1 by meaning", "no. 1 by words")

@@ -1,4 +1,4 @@
-"""Untrusted text, such as that of documents, is quoted in prompts."""
+"""`quote`, which turns untrusted text, such as that of documents, into one line of data for a prompt."""
 
 import unicodedata
 

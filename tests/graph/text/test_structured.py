@@ -26,13 +26,13 @@ MODULES_WITH_REPLIES = tuple(
 """The modules that request structured replies from a model."""
 
 
-def longest(node: dict[str, Any]) -> int:
+def longest_reply_chars(node: dict[str, Any]) -> int:
     """The number of characters of the longest JSON text that a schema allows, without white space; a KeyError if the schema has no bounds."""
     match node["type"]:
         case "object":
-            return 2 + sum(len(name) + 4 + longest(inner) for name, inner in node["properties"].items())
+            return 2 + sum(len(name) + 4 + longest_reply_chars(inner) for name, inner in node["properties"].items())
         case "array":
-            return 2 + node["maxItems"] * (1 + longest(node["items"]))
+            return 2 + node["maxItems"] * (1 + longest_reply_chars(node["items"]))
         case "string":
             return 2 + node["maxLength"] if "maxLength" in node else max(len(each) + 2 for each in node["enum"])
         case "boolean":
@@ -46,11 +46,11 @@ def longest(node: dict[str, Any]) -> int:
 )
 def test_the_longest_allowed_reply_fits_the_token_limit(kind: type[ReplyModel], tokens: int) -> None:
     """A small model may write until its reply is cut off. A token has at least one character, and two control tokens end a reply."""
-    assert longest(strict_schema(kind)) <= tokens - 2
+    assert longest_reply_chars(strict_schema(kind)) <= tokens - 2
 
 
 def unbounded_places(node: Any, place: str = "") -> Iterator[str]:
-    """The places of lists, numbers and texts in a schema that a model could continue without end."""
+    """The paths, within a schema, of lists, numbers and texts without a limit, which a model could continue without end."""
     if isinstance(node, list):
         for number, inner in enumerate(node):
             yield from unbounded_places(inner, f"{place}.{number}")
@@ -81,7 +81,7 @@ def test_every_list_number_and_text_of_every_reply_has_a_limit() -> None:
     assert [place for name, schema in schemas.items() for place in unbounded_places(schema, name)] == []
 
 
-def test_keywords_of_a_field_narrow_its_schema() -> None:
+def test_json_schema_keywords_passed_for_a_field_restrict_it() -> None:
     schema = strict_schema(Selection, selected=numbers_up_to(7, 2, 9))
     assert schema["properties"]["selected"]["items"] == {"type": "integer", "minimum": 1, "maximum": 7}
     assert schema["properties"]["selected"]["maxItems"] == 7 and schema["properties"]["selected"]["minItems"] == 2

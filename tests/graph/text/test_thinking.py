@@ -21,7 +21,7 @@ def test_without_thinking_leaves_the_same_text_as_split_form(text: str) -> None:
     assert [each for each in cut if each] == [each for each in expected if each]
 
 
-def test_a_json_reply_is_read_only_after_the_thinking() -> None:
+def test_json_inside_the_thinking_is_ignored() -> None:
     thought = '<think>{"answer": "Quill"} or {"answer": "Orrin"}?'
     assert parse_object(f'{thought}</think>\n{{"answer": "Tarn"}}') == {"answer": "Tarn"}
     with pytest.raises(BadReply, match="empty"):

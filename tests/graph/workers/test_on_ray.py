@@ -73,7 +73,7 @@ def kill_itself(folder: Path, times: int, number: int) -> int:
 
 
 def wait_for_two(folder: Path, number: int) -> int:
-    """Wait until two processes have a batch."""
+    """Wait until each of two processes has a batch."""
     (folder / str(os.getpid())).touch()
     for _ in range(3000):
         if len(list(folder.iterdir())) > 1:
@@ -90,7 +90,7 @@ def sleep(seconds: float) -> float:
 def test_batches_wait_for_a_starting_worker_and_do_not_queue_behind_each_other(
     workers: RayWorkers, tmp_path: Path
 ) -> None:
-    """The first test of the file: the second worker starts here."""
+    """This test is the first in the file, so that the second worker starts during it."""
     assert list(workers.map(partial(wait_for_two, tmp_path), range(4))) == list(range(4))
 
 
@@ -114,7 +114,7 @@ def test_an_error_in_a_worker_reaches_the_driver(workers: RayWorkers) -> None:
         next(workers.map(double_slowly, ["x"]))  # type: ignore[list-item]
 
 
-def test_a_batch_whose_worker_was_killed_is_done_again(workers: RayWorkers, tmp_path: Path) -> None:
+def test_a_batch_whose_worker_was_killed_is_repeated(workers: RayWorkers, tmp_path: Path) -> None:
     assert list(workers.map(partial(kill_itself, tmp_path, 1), range(5))) == list(range(5))
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -209,7 +209,7 @@ def test_an_encoder_that_differs_on_the_worker_is_refused(workers: RayWorkers, t
 
 
 class CachingEncoder(HashEncoder):
-    """Writes the texts that it encodes to a file on the worker's machine, as model caches do."""
+    """Writes a file on the worker's machine whenever it encodes texts, as a model that fills its cache does."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -267,13 +267,17 @@ def assert_same(one: Path, other: Path) -> None:
     assert files == bytes_of(other) and len(files) > 10
 
 
-def test_an_index_is_the_same_to_the_byte(workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_built_by_workers_is_identical_byte_for_byte_to_a_local_one(
+    workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     use_small_batches(monkeypatch)
     settings = IndexSettings(max_passage_tokens=20, max_chunk_tokens=60)
     assert_same(build(tmp_path / "local", THIS_PROCESS, settings), build(tmp_path / "ray", workers, settings))
 
 
-def test_a_model_in_the_workers_gives_the_same_completions(workers: RayWorkers, tmp_path: Path) -> None:
+def test_a_model_in_the_workers_gives_the_same_completions_as_in_this_process(
+    workers: RayWorkers, tmp_path: Path
+) -> None:
     model = write_tiny_llama(tmp_path / "tiny")
     here, there = (
         open_model(f"hf:{model}", tmp_path / f"{n}.sqlite", on) for n, on in ((1, THIS_PROCESS), (2, workers))

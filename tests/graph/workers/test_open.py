@@ -47,14 +47,14 @@ def test_an_address_where_nothing_or_another_service_listens_is_reported(monkeyp
         with pytest.raises(UserError, match=r"cannot be reached \(.*refused\)"), open_workers("ray", address):
             pass
         silent.listen()
-        with pytest.raises(UserError, match="the service there is not Ray"), open_workers("ray", address):
+        with pytest.raises(UserError, match="no Ray cluster answers there"), open_workers("ray", address):
             pass
 
 
 SETTINGS, HEADERS, PING, END_STREAM_AND_HEADERS, ACKNOWLEDGED = 4, 1, 6, 5, 1
 PREFACE_BYTES, HEAD_BYTES = 24, 9
 NOT_FOUND = bytes([0x8D])
-"""Frame types and flags of HTTP/2, and `:status: 404` in its header table (RFC 9113, RFC 7541)."""
+"""Frame types, flags and lengths of HTTP/2, and `:status: 404` in its header table (RFC 9113, RFC 7541)."""
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
@@ -75,7 +75,7 @@ def answer_over_http2(listening: socket.socket) -> None:
                 client.sendall(frame(HEADERS, END_STREAM_AND_HEADERS, int.from_bytes(head[5:], "big"), NOT_FOUND))
 
 
-def test_another_service_of_the_same_protocol_is_reported_with_our_message_only(
+def test_another_http2_service_is_reported_and_nothing_else_is_printed(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     pytest.importorskip("ray")
@@ -88,6 +88,6 @@ def test_another_service_of_the_same_protocol_is_reported_with_our_message_only(
         serving = threading.Thread(target=serve, daemon=True)
         serving.start()
         address = f"127.0.0.1:{listening.getsockname()[1]}"
-        with pytest.raises(UserError, match="the service there is not Ray"), open_workers("ray", address):
+        with pytest.raises(UserError, match="no Ray cluster answers there"), open_workers("ray", address):
             pass
     assert capfd.readouterr().err == ""

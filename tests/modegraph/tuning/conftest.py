@@ -32,7 +32,14 @@ QUESTIONS = [
     for number, ship in enumerate(SHIPS)
     for form, (opening, answer) in enumerate(((WHEN, YEAR), (WHERE, YARD)))
 ]
-QUICK = {"hours": 0.05, "min_test_questions": 4, "test_share": 0.4, "learning_rate": 0.01, "epochs": 30, "passes": 1}
+QUICK_SETTINGS = {
+    "hours": 0.05,
+    "min_test_questions": 4,
+    "test_share": 0.4,
+    "learning_rate": 0.01,
+    "epochs": 30,
+    "passes": 1,
+}
 ANSWERS = {
     WHEN: ("1884 [1]", "1884 [1]", "1884 [1]", f"{YEAR} [1]", NOT_FOUND),
     WHERE: ("Tarn [1]", "Tarn [1]", "Tarn [1]", f"{YARD} [1]", NOT_FOUND),
@@ -41,7 +48,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="session")
 def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny Llama that answers in the reader's format, mostly with a wrong year or place, whatever the passages say."""
+    """A tiny Llama that answers in the form `cited`, mostly with a wrong year or place, whatever the passages say."""
     folder = tmp_path_factory.mktemp("learner")
     texts = [
         *DOCUMENTS,
@@ -79,4 +86,4 @@ def no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def quick_settings(learner: Path, tmp_path: Path) -> dict[str, Any]:
     """Settings for tuning on DOCUMENTS within seconds."""
     write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
-    return {"model": str(learner), "questions": str(tmp_path / "questions.jsonl"), **QUICK}
+    return {"model": str(learner), "questions": str(tmp_path / "questions.jsonl"), **QUICK_SETTINGS}

@@ -1,4 +1,4 @@
-"""The gate on constructed answers: better answers, chance, more refusals, and lost knowledge."""
+"""The gate, on constructed answers: a better model passes; one that is better only by chance, refuses more or has lost knowledge fails."""
 
 import pytest
 
@@ -73,7 +73,7 @@ def test_a_model_that_only_refuses_less_is_not_better_on_questions_that_both_ans
 
 
 @pytest.mark.parametrize(("isle", "passed"), [("Tarn", True), ("Quill", False)])
-def test_repeating_the_question_is_not_a_better_answer(isle: str, passed: bool) -> None:
+def test_a_wrong_answer_that_repeats_the_question_fails_in_spite_of_its_higher_f1(isle: str, passed: bool) -> None:
     """The sentence has a higher F1 than the name alone, whichever isle it names."""
     sentence, largest = "The largest isle of the bay is {}.", "Which isle of the bay is the largest?"
     held_out = pair([RIGHT] * 20, [sentence.format(isle) + " [1]"] * 20, 0, largest, sentence.format("Tarn"))

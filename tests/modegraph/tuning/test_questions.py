@@ -191,7 +191,11 @@ def test_no_two_questions_have_the_same_id(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("documents", "rows", "message"),
     [
-        (DOCUMENTS[:1], QUESTIONS[:2], "distinct documents with questions: 1.*sections of this one as separate files"),
+        (
+            DOCUMENTS[:1],
+            QUESTIONS[:2],
+            "distinct documents with questions: 1.*sections of a document as separate files",
+        ),
         (
             [DOCUMENTS[0], mg.Document("copy", DOCUMENTS[0].title, DOCUMENTS[0].text)],
             None,

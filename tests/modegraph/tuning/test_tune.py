@@ -1,5 +1,5 @@
-"""Tuning from end to end with a real, tiny model: the gate decides by the answers, finished steps are not repeated, and requests that cannot work are
-refused.
+"""Tuning from end to end with a real, tiny model: the tuned model is recommended only if its answers are better, finished steps are not repeated, and
+requests that cannot work are refused.
 """
 
 import json
@@ -31,8 +31,8 @@ from modegraph.tuning.settings import TuneSettings
 from tests.commands import run
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
-from tests.graph.documents.scans import needs_tesseract, scan
-from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE_NAME, QUESTIONS, QUICK, WHEN, WHERE, YARD, YEAR
+from tests.graph.documents.scans import needs_tesseract, scanned_pdf
+from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE_NAME, QUESTIONS, QUICK_SETTINGS, WHEN, WHERE, YARD, YEAR
 from tests.places import EXAMPLES, ROOT
 from tests.processes import answers, until
 from train.export.export import export_merged
@@ -42,7 +42,10 @@ from train.preference import rounds
 
 HANDBOOK = ("about-the-company", "equipment-and-data", "pay-and-pension", "travel-and-expenses")
 ORDER = ("index", "questions", "rows", "model", "baseline", "tuned")
-SHORT = ["--hours=0.05", *(f"--set={key}={QUICK[key]}" for key in ("min_test_questions", "test_share", "passes"))]
+SHORT = [
+    "--hours=0.05",
+    *(f"--set={key}={QUICK_SETTINGS[key]}" for key in ("min_test_questions", "test_share", "passes")),
+]
 SHORT += ["--set=max_length_tokens=4000", "--set=max_questions=24"]
 CHILD = """
 import json, sys
@@ -80,7 +83,7 @@ def with_answer(text: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def fleet() -> ReadingSet:
-    """A general set that is just as easy to learn: other ships, built in the same year and place."""
+    """A general set that is as easy to learn as DOCUMENTS: other ships, built in the same year and place."""
     names = ("Gannet", "Avocet", "Fulmar", "Dunlin", "Curlew", "Merlin", "Osprey", "Siskin")
     passages = {
         name: Excerpt(name, f"The {name}", f"The {name} was built at {YARD} in {YEAR}.", source=name) for name in names
@@ -215,7 +218,7 @@ def test_tuning_interrupted_after_any_step_ends_with_the_same_files(
 @pytest.mark.machines
 @pytest.mark.process
 def test_tuning_killed_ten_times_ends_with_the_same_files(quick_settings: dict[str, Any], tmp_path: Path) -> None:
-    """SIGKILL at random moments of tuning with a round of MS: no attempt runs longer than a fifth of an undisturbed run, start-up excluded."""
+    """SIGKILL at random moments of tuning with a round of MS: no killed attempt runs longer than a fifth of an undisturbed run, not counting start-up."""
     settings = json.dumps(quick_settings | {"epochs": 2, "ms_prompts": 3})
 
     def seconds_of(name: str, limit_s: float | None = None) -> float:
@@ -276,7 +279,7 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
     done = run(*words, "--json")
     assert done.exit_code == 0, done.output
     record = json.loads(done.stdout)
-    assert record["answers"]["held-out"]["tuned"]["all"]["questions"] >= QUICK["min_test_questions"]
+    assert record["answers"]["held-out"]["tuned"]["all"]["questions"] >= QUICK_SETTINGS["min_test_questions"]
     kinds = {row["type"] for _, row in read_jsonl(tmp_path / "out/questions/questions.jsonl")}
     assert {"single", "unanswerable"} <= kinds
     assert mg.Index(tmp_path / "out/index").settings["encoder"] == str(encoder_folder("minilm"))
@@ -285,7 +288,7 @@ def test_questions_are_made_by_rules_and_a_plan_writes_nothing(learner: Path, tm
 
 @needs_tesseract
 def test_scans_are_read_in_the_languages_given(tmp_path: Path) -> None:
-    (tmp_path / "deeds.pdf").write_bytes(scan(["The Lantern was built in 1911."]))
+    (tmp_path / "deeds.pdf").write_bytes(scanned_pdf(["The Lantern was built in 1911."]))
     [document] = tune.read_documents(tmp_path, TuneSettings(ocr_languages="eng"))
     assert "built in 1911" in document.text
     with pytest.raises(mg.UserError, match="no documents"):
@@ -318,8 +321,8 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
 
 
 def test_a_passage_that_answers_the_same_question_in_training_is_not_a_distractor_in_the_test(tmp_path: Path) -> None:
-    """Both parts have the same question with different answers: the test question is not asked with passages that lack its answer, and its excerpts
-    omit the passage with the answer from training.
+    """The training part and the test part have the same question with different answers: the test question is not also asked without its gold passage,
+    and its excerpts omit the passage that answers the training question.
     """
     texts = [
         "The master of the ferry is Ida Corrow.",

@@ -60,7 +60,7 @@ def test_some_short_questions_are_standalone(question: str) -> None:
 @pytest.mark.parametrize(
     "question", ["Wann war das?", "Quand a-t-il été fondé ?", "何时建成？", "متى بنيت؟", "¿Y la segunda?", "네?", "!!"]
 )
-def test_whether_a_question_in_another_language_is_dependent_is_unknown(question: str) -> None:
+def test_it_is_unknown_whether_a_text_without_english_words_is_dependent(question: str) -> None:
     assert dependence(question) == "unknown"
 
 

@@ -46,7 +46,8 @@ def test_the_fitted_prompt_has_the_best_passages_and_the_latest_turns(
         fitted, max_tokens = fit_prompt(whole, model_of(window), answer)
     except UserError:
         alone = [words_of(whole.with_less(0, ranked)) for ranked in ([each] for each in whole.ranked)]
-        assert min(alone, default=words_of(whole.with_less(0, ()))) > limit, "turns should be left out for a passage"
+        shortest = min(alone, default=words_of(whole.with_less(0, ())))
+        assert shortest > limit, f"refused, although {shortest} tokens without turns fit in {limit}"
         return
     assert words_of(fitted) <= limit and 1 <= max_tokens <= answer and words_of(fitted) + max_tokens <= window
     assert fitted.exchanges == whole.exchanges[len(turns) - len(fitted.exchanges) :]
@@ -60,7 +61,7 @@ def test_the_fitted_prompt_has_the_best_passages_and_the_latest_turns(
         assert (fitted.exchanges, fitted.ranked) == (whole.exchanges, whole.ranked)
 
 
-def test_turns_take_a_quarter_of_a_small_window_and_more_of_a_large_one() -> None:
+def test_in_smaller_windows_earlier_turns_are_left_out_before_passages() -> None:
     whole = prompt_of([100, 100, 100], [40, 40, 40])
     assert words_of(whole) == 597
     for window, expected in ((600, (2, 3, 0)), (450, (1, 3, 0)), (300, (0, 2, 1))):

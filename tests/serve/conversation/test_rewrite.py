@@ -66,11 +66,11 @@ def test_the_model_is_called_if_the_rule_finds_a_question_dependent() -> None:
 
 
 @pytest.mark.parametrize("reply", ["no json", json.dumps({"question": ""}), json.dumps({"question": "x" * 999})])
-def test_instead_of_an_unusable_rewrite_the_rule_is_used(reply: str) -> None:
+def test_the_rule_is_used_if_the_rewrite_of_the_model_is_unusable(reply: str) -> None:
     assert read([BUILT], "When was that?", reply)[0] == Question(with_context([BUILT], "When was that?"), by="turns")
 
 
-def test_in_other_languages_the_model_decides_or_else_the_length_of_the_question() -> None:
+def test_in_other_languages_the_model_decides_and_if_its_reply_is_unusable_the_length_of_the_question() -> None:
     long = "Und in welchem Jahr wurde sie dann von der Gesellschaft verkauft?"
     assert read([BUILT], long, json.dumps({"question": long}))[0] == Question(long, by="model")
     assert read([BUILT], long)[0] == Question(long)

@@ -25,7 +25,7 @@ def running(request: pytest.FixtureRequest, shared_isles: Path) -> Iterator[Runn
         yield on
 
 
-def test_whole_and_streamed_chat_answers_have_evidence(running: Running) -> None:
+def test_a_chat_answer_has_evidence_and_is_the_same_when_streamed(running: Running) -> None:
     request_body = {
         "model": "smollm2",
         "messages": [{"role": "user", "content": "Who built the Lantern?"}],

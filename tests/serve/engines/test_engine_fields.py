@@ -24,7 +24,7 @@ def servers(shared_isles: Path) -> Iterator[tuple[Running, ChatServer]]:
         yield running, upstream
 
 
-CHAT = {
+UNSAFE_CHAT_FIELDS = {
     "an image": {"messages": [{"role": "user", "content": [IMAGE]}]},
     "an image among text parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, IMAGE]}]},
     "a cache on another machine": {"kv_transfer_params": {"do_remote_prefill": True, "remote_host": "10.0.0.1"}},
@@ -45,7 +45,7 @@ CHAT = {
         "messages": [{**ASK["messages"][0], "tool_calls": json.loads("[" * 900 + "]" * 900)}]
     },
 }
-RESPONSES = {
+UNSAFE_RESPONSES_FIELDS = {
     "an image": {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": URL}]}]},
     "a file": {"input": [{"role": "user", "content": [{"type": "input_file", "file_url": URL}]}]},
     "an image in a function's output": {
@@ -58,33 +58,39 @@ RESPONSES = {
     "a web search": {"tools": [{"type": "web_search"}]},
     "the response of another client": {"previous_response_id": "resp_1"},
     "a stored prompt": {"prompt": {"id": "a"}},
-    "storage": {"store": True},
+    "a stored response": {"store": True},
     "a background response": {"background": True},
     "malformed messages": {"previous_input_messages": [{"role": "user"}]},
     "a cache on another machine": {"kv_transfer_params": {"remote_host": "10.0.0.1"}},
     "media loading": {"media_io_kwargs": {"image": {}}},
     "a schema referenced by URL": {"text": {"format": {"type": "json_schema", "schema": {"$ref": URL}}}},
-    "numbers": {"input": [1]},
-    "no text": {"input": [{"role": "user", "content": {"a": 1}}]},
+    "a number instead of an item": {"input": [1]},
+    "an object instead of text": {"input": [{"role": "user", "content": {"a": 1}}]},
 }
 
 
 @pytest.mark.parametrize("retrieval", [True, False])
-@pytest.mark.parametrize("case", CHAT)
-def test_a_chat_request_makes_the_engine_fetch_nothing(
+@pytest.mark.parametrize("case", UNSAFE_CHAT_FIELDS)
+def test_a_chat_request_with_an_unsafe_field_does_not_reach_the_engine(
     servers: tuple[Running, ChatServer], case: str, retrieval: bool
 ) -> None:
     running, upstream = servers
     upstream.requests.clear()
-    response = running.post("/v1/chat/completions", json={**ASK, **CHAT[case], "retrieval": {"enabled": retrieval}})
+    response = running.post(
+        "/v1/chat/completions", json={**ASK, **UNSAFE_CHAT_FIELDS[case], "retrieval": {"enabled": retrieval}}
+    )
     assert response.status_code in (400, 422) and upstream.requests == [], (response.text, upstream.requests)
 
 
-@pytest.mark.parametrize("case", RESPONSES)
-def test_a_responses_request_makes_the_engine_fetch_nothing(servers: tuple[Running, ChatServer], case: str) -> None:
+@pytest.mark.parametrize("case", UNSAFE_RESPONSES_FIELDS)
+def test_a_responses_request_with_an_unsafe_field_does_not_reach_the_engine(
+    servers: tuple[Running, ChatServer], case: str
+) -> None:
     running, upstream = servers
     upstream.requests.clear()
-    response = running.post("/v1/responses", json={"model": "owner/tiny", "input": "Hello", **RESPONSES[case]})
+    response = running.post(
+        "/v1/responses", json={"model": "owner/tiny", "input": "Hello", **UNSAFE_RESPONSES_FIELDS[case]}
+    )
     assert response.status_code in (400, 422) and upstream.requests == [], (response.text, upstream.requests)
 
 

@@ -66,7 +66,7 @@ def test_a_stop_string_ends_the_reply_before_it(running: Running) -> None:
     assert stopped < whole, "the generation should end at the stop string"
 
 
-def test_an_adapter_is_selected_by_name_and_gives_several_choices(running: Running) -> None:
+def test_an_adapter_is_selected_by_name_and_a_reply_has_n_choices(running: Running) -> None:
     texts = {}
     for name in ("model", "tuned"):
         completion = running.post(

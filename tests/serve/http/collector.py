@@ -43,7 +43,7 @@ def attributes_of(span: Span) -> dict[str, Any]:
 
 
 @contextmanager
-def collecting(status: int = 200) -> Iterator[Collector]:
+def run_collector(status: int = 200) -> Iterator[Collector]:
     """A collector that answers every request with `status`, until the `with` block ends."""
 
     class Handler(BaseHTTPRequestHandler):

@@ -26,7 +26,7 @@ ENCODER = HashEncoder()
 
 
 class ShortPauses:
-    """asyncio with pauses of at most 10 ms, for uvicorn, which otherwise pauses for 100 ms between checks whether to stop, and again when it stops."""
+    """asyncio with pauses of at most 10 ms, for uvicorn, which otherwise pauses for 100 ms between checks of whether to stop, and again when it stops."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(asyncio, name)

@@ -1,4 +1,4 @@
-"""A server shared by the holders of three keys, with two collections and two access labels, for the tests that no key reveals documents hidden from it."""
+"""A server shared by the holders of three keys, with two collections and two access labels, for tests that no key reveals documents hidden from its holder."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from graph.types import Document
 from serve.http.keys import change_keys, make_key
 from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.collector import Collector, collecting
+from tests.serve.http.collector import Collector, run_collector
 from tests.serve.http.running import Running, serving
 
 SEA, HILL, MOOR = "zanzibar", "quaxley", "vurmond"
@@ -84,7 +84,7 @@ def serving_shared(folder: Path) -> Iterator[SharedServer]:
     }
     with (
         patch.dict(os.environ, {"OTEL_BSP_SCHEDULE_DELAY": "200"}),
-        collecting() as collector,
+        run_collector() as collector,
         chat_server(lambda body, number: REPLY) as upstream,
         serving(
             [folder / "isles", folder / "moors"],
@@ -108,7 +108,7 @@ def hidden_collection(holder: Holder) -> str:
 def requests_to_refuse(
     shared: SharedServer, holder: Holder, collection: str, source: str
 ) -> list[Callable[[], httpx2.Response]]:
-    """A request of each kind that names a collection or a document; the holder may see neither."""
+    """One request of each kind that names the collection or the document `source`, neither of which the holder may see."""
     running, headers = shared.running, holder.headers
     there, here = f"?collection={collection}", f"?collection={holder.collection}"
     turns = {"messages": [{"role": "user", "content": "Who?"}], "max_tokens": 9}

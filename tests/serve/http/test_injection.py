@@ -40,7 +40,7 @@ def obey(body: dict[str, Any], number: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, ChatServer]]:
+def hostile_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running, ChatServer]]:
     """A server whose index contains all hostile documents, and its model server, which obeys them."""
     folder = tmp_path_factory.mktemp("hostile") / "index"
     build_index(folder, [*ISLES, *(case.document for case in CASES)], SETTINGS, lambda spec: HashEncoder())
@@ -87,9 +87,9 @@ def letters(text: str) -> str:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_no_forged_citation_is_shown_and_no_special_token_reaches_the_model(
-    world: tuple[Running, ChatServer], tokenizer: PreTrainedTokenizerFast, mode: str
+    hostile_servers: tuple[Running, ChatServer], tokenizer: PreTrainedTokenizerFast, mode: str
 ) -> None:
-    running, upstream = world
+    running, upstream = hostile_servers
     special = set(tokenizer.convert_tokens_to_ids(list(CONTROL_TOKENS)))
     found: Counter[str] = Counter()
     selected = CASES if mode == DEFAULT_MODE else CASES[MODES.index(mode) % STRIDE :: STRIDE]

@@ -24,8 +24,8 @@ from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 QUESTION = "Who built the Lantern?"
-ASK = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
-NEW = {"source": "notes/gull", "text": "Gull Rock is a lighthouse."}
+CHAT_REQUEST = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
+NEW_DOCUMENT = {"source": "notes/gull", "text": "Gull Rock is a lighthouse."}
 
 
 def run_keys(*words: object) -> str:
@@ -138,11 +138,11 @@ def test_each_scope_gives_access_only_to_its_routes(guarded_server: GuardedServe
     metrics, operator = new_key(guarded_server.file, "--scope", "metrics"), "operator"
     requests: list[tuple[str, dict[str, Any], str]] = [
         ("/v1/retrieve", {"query": QUESTION}, "read"),
-        ("/v1/chat/completions", ASK, "read"),
+        ("/v1/chat/completions", CHAT_REQUEST, "read"),
         ("/v1/documents", {}, "read"),
         ("/v1/questions", {}, "read"),
         ("/v1/models", {}, "read"),
-        ("/v1/documents", {"documents": [NEW]}, "write"),
+        ("/v1/documents", {"documents": [NEW_DOCUMENT]}, "write"),
         ("/metrics", {}, "metrics"),
     ]
     for path, body, scope in requests:
@@ -156,7 +156,7 @@ def test_each_scope_gives_access_only_to_its_routes(guarded_server: GuardedServe
     accepts = {"Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     assert guarded_server.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
-    call = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW}}
+    call = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW_DOCUMENT}}
     response = guarded_server.running.post("/mcp", json=call, headers=bearer(reader) | accepts).json()
     assert "no tool 'add_document'" in response["result"]["content"][0]["text"]
 
@@ -220,8 +220,10 @@ def test_metrics_and_log_contain_the_name_of_the_key_but_not_the_key(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     key = new_key(guarded_server.file)
-    assert guarded_server.status(key, "/v1/chat/completions", **ASK) == 200
-    stream = guarded_server.running.post("/v1/chat/completions", json={**ASK, "stream": True}, headers=bearer(key))
+    assert guarded_server.status(key, "/v1/chat/completions", **CHAT_REQUEST) == 200
+    stream = guarded_server.running.post(
+        "/v1/chat/completions", json={**CHAT_REQUEST, "stream": True}, headers=bearer(key)
+    )
     assert stream.status_code == 200 and guarded_server.status(key, "/metrics") == 403
     metrics = guarded_server.get("operator", "/metrics").text
     assert 'modegraph_key_requests_total{key="sales",status="200"} 2.0' in metrics
@@ -232,14 +234,14 @@ def test_metrics_and_log_contain_the_name_of_the_key_but_not_the_key(
 
 def test_the_audit_log_has_every_attempt_to_write(guarded_server: GuardedServer, tmp_path: Path) -> None:
     writer = new_key(guarded_server.file, "--scope", "read", "--scope", "write", "--where", "source=notes/*")
-    assert guarded_server.status(writer, "/v1/documents", documents=[NEW]) == 200
-    assert guarded_server.status(writer, "/v1/documents", documents=[{**NEW, "source": "tarn"}]) == 403
+    assert guarded_server.status(writer, "/v1/documents", documents=[NEW_DOCUMENT]) == 200
+    assert guarded_server.status(writer, "/v1/documents", documents=[{**NEW_DOCUMENT, "source": "tarn"}]) == 403
     deletions = [
         guarded_server.running.delete(f"/v1/documents/{source}", headers=bearer(writer))
         for source in ("notes/gull", "tarn")
     ]
     assert [each.status_code for each in deletions] == [200, 404]
-    assert guarded_server.status("operator", "/v1/documents", documents=[NEW]) == 200
+    assert guarded_server.status("operator", "/v1/documents", documents=[NEW_DOCUMENT]) == 200
     uploads = [("notes/tern.md", b"# Tern\n\nTerns dive.", 200), ("tarn.md", b"x", 403), ("notes/x.exe", b"x", 400)]
     for name, data, status in uploads:
         upload = guarded_server.running.post(
@@ -260,7 +262,9 @@ def test_the_audit_log_has_every_attempt_to_write(guarded_server: GuardedServer,
     assert {each["collection"] for each in lines} == {"isles"} and lines[0]["key_id"] == hash_of(writer)[:8]
 
 
-def test_without_a_key_ready_reveals_nothing_about_the_collections(guarded_server: GuardedServer) -> None:
+def test_the_ready_route_reveals_nothing_about_the_collections_to_a_client_without_a_key(
+    guarded_server: GuardedServer,
+) -> None:
     state = guarded_server.running.get("/ready").json()
     assert state == {
         "status": "ready",

@@ -79,11 +79,11 @@ MALFORMED_ANSWERS = {
     "a choice that is null": completion(choices=[None]),
     "a choice without a message": completion(choices=[{"index": 0}]),
     "a message that is a string": completion(choices=[{"index": 0, "message": "Hal"}]),
-    "a content that is a list": completion(choices=[{"index": 0, "message": {"content": ["Hal"]}}]),
+    "content that is a list": completion(choices=[{"index": 0, "message": {"content": ["Hal"]}}]),
     "an index that is a string": completion(choices=[{"index": "a", "message": {"content": "Hal"}}]),
     "a negative number of tokens": completion(usage={"prompt_tokens": 7, "completion_tokens": -1}),
     "a number of tokens as a word": completion(usage={"prompt_tokens": "many"}),
-    "a usage that is a list": completion(usage=[1]),
+    "usage that is a list": completion(usage=[1]),
     "deep nesting": completion(more=json.loads("[" * 400 + "]" * 400)),
     "deeper nesting": completion().replace('"choices"', '"a": ' + "[" * 9000 + "]" * 9000 + ', "choices"'),
     "a list": "[]",
@@ -169,7 +169,7 @@ def test_an_incomplete_response_is_reported_as_an_error_and_not_passed_on() -> N
 
 
 @pytest.mark.parametrize("retrieval", [True, False])
-def test_a_stream_that_exceeds_its_time_limit_says_so(stack: Stack, retrieval: bool) -> None:
+def test_a_stream_that_exceeds_its_time_limit_ends_with_an_error(stack: Stack, retrieval: bool) -> None:
     running, upstream = stack(LONG, seconds_per_word=0.05, request_timeout_s=0.6)
     body = {**ASK, "stream": True, "retrieval": {"enabled": retrieval}}
     events = running.post("/v1/chat/completions", json=body).text.strip().split("\n\n")
@@ -181,7 +181,7 @@ def test_a_stream_that_exceeds_its_time_limit_says_so(stack: Stack, retrieval: b
 
 @contextmanager
 def engine_that_closes_a_connection() -> Iterator[tuple[str, list[int]]]:
-    """The address of an engine, and the number of chat requests on each of its connections; the first connection is closed unanswered at its second request."""
+    """The address of an engine, and the number of chat requests on each connection; it closes the first one at its second request, without an answer."""
     body = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     counts: list[int] = []
@@ -208,7 +208,7 @@ def engine_that_closes_a_connection() -> Iterator[tuple[str, list[int]]]:
         server.shutdown()
 
 
-def test_a_pooled_connection_that_the_engine_closed_loses_no_answer(shared_isles: Path) -> None:
+def test_a_request_on_a_pooled_connection_that_the_engine_closes_is_sent_again(shared_isles: Path) -> None:
     with engine_that_closes_a_connection() as (url, counts), serving(shared_isles, f"openai:tiny@{url}") as running:
         responses = [running.post("/v1/chat/completions", json=ASK) for _ in range(2)]
     assert [each.status_code for each in responses] == [200, 200]
@@ -248,7 +248,7 @@ def test_a_waiting_request_is_dropped_when_its_client_disconnects(stack: Stack) 
     assert len(upstream.requests) == 1
 
 
-def test_the_index_is_swapped_under_load_and_nothing_fails(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_swapped_under_load_and_no_request_fails(isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serve.server.collections.POLL_S", 0.05)
     with (
         chat_server(lambda body, number: "So [1].") as upstream,
@@ -350,7 +350,7 @@ def test_on_a_signal_the_server_finishes_running_requests_and_accepts_no_new_one
         assert process.wait(20) in (0, -signal.SIGTERM)
 
 
-def test_a_stream_that_does_not_end_in_time_says_that_the_server_is_stopping(shared_isles: Path) -> None:
+def test_a_stream_that_a_stopping_server_cuts_off_ends_with_an_error(shared_isles: Path) -> None:
     with streaming_while_the_server_stops(shared_isles, 0.2, 1) as (response, process):
         events = response.strip().split("\n\n")
         assert "word0" in events[0] and events[-1] == "data: [DONE]"

@@ -1,4 +1,4 @@
-"""Far more requests than the server accepts: accepted requests are answered in time, all others are refused immediately."""
+"""Far more requests than the server accepts: all are answered or refused; if MODEGRAPH_TIMES is set, also in time (answered) and immediately (refused)."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from tests.serve.http.running import serving
 
 CAPACITY, QUEUE, CONCURRENT = 8, 4, 400
 TIMED = bool(os.environ.get("MODEGRAPH_TIMES"))
-MIN_S, MAX_S = (0.4, 1.2) if TIMED else (0.1, 0.3)
+MIN_REPLY_S, MAX_REPLY_S = (0.4, 1.2) if TIMED else (0.1, 0.3)
 CLIENT = Path(__file__).with_name("load_client.py")
 
 
@@ -33,7 +33,7 @@ def ask(url: str, concurrent: int) -> list[tuple[int, float]]:
 @pytest.mark.slow
 def test_of_400_requests_at_a_capacity_of_8_all_are_answered_or_refused(shared_isles: Path) -> None:
     def reply(body: dict, number: int) -> str:  # type: ignore[type-arg]
-        time.sleep(MIN_S + (MAX_S - MIN_S) * (number % CAPACITY) / (CAPACITY - 1))
+        time.sleep(MIN_REPLY_S + (MAX_REPLY_S - MIN_REPLY_S) * (number % CAPACITY) / (CAPACITY - 1))
         return "So [1]."
 
     with (

@@ -65,7 +65,7 @@ def test_a_task_of_open_webui_triggers_no_search(pipe_module: ModuleType, stack:
     assert upstream.requests[0]["messages"] == REQUEST["messages"]
 
 
-def test_models_are_listed_and_refusals_are_shown_as_the_server_words_them(
+def test_models_are_listed_and_a_wrong_key_raises_the_message_of_the_server(
     pipe_module: ModuleType, stack: Stack
 ) -> None:
     running, _ = stack("1911 [1]", api_key="k", adapters=("ms",))

@@ -69,7 +69,7 @@ def server_and_calls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple
             threading.setprofile(None)  # type: ignore[arg-type]
 
 
-NAMES = ("label", "writer", "collection")
+HOLDERS = ("label", "writer", "collection")
 
 
 def assert_same_calls(
@@ -83,7 +83,7 @@ def assert_same_calls(
         assert sum(counts[0].values()) > 10, "the calls in the server's threads should be counted"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HOLDERS)
 def test_refusing_a_hidden_target_takes_the_same_calls_as_refusing_an_absent_one(
     server_and_calls: tuple[SharedServer, CallCounter], name: str
 ) -> None:
@@ -129,7 +129,7 @@ def mcp_refusals(
     ]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HOLDERS)
 def test_in_mcp_and_the_graph_hidden_and_absent_targets_take_the_same_calls(
     server_and_calls: tuple[SharedServer, CallCounter], name: str
 ) -> None:
@@ -149,10 +149,10 @@ def test_in_mcp_and_the_graph_hidden_and_absent_targets_take_the_same_calls(
 
 
 @pytest.mark.parametrize("name", ["label", "writer"])
-def test_looking_up_a_reader_of_another_key_takes_the_same_calls_as_an_unknown_one(
+def test_looking_up_a_reader_of_another_key_takes_the_same_calls_as_looking_up_an_unknown_one(
     server_and_calls: tuple[SharedServer, CallCounter], name: str
 ) -> None:
-    """A key that may not see a reader's feedback lists and deletes nothing; the operator and another key have left feedback under the reader's name."""
+    """The operator and another key have left feedback under the reader's name; a key that may not see it can list and delete nothing."""
     shared, calls = server_and_calls
     holder = shared.holders[name]
     (other,) = {"label", "writer"} - {name}

@@ -26,7 +26,7 @@ PATHS = ["/", "/v1/models", "/metrics", "/docs", "/openapi.json", "/v1/documents
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
-def test_other_machines_have_access_only_with_a_key(host: str) -> None:
+def test_an_address_that_other_machines_can_reach_needs_a_key(host: str) -> None:
     with pytest.raises(UserError, match="give --api-key"):
         parse_settings(ServerSettings, {"host": host}, "serve")
     assert parse_settings(ServerSettings, {"host": host, "api_key": KEY}, "serve").host == host

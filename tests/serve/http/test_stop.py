@@ -26,7 +26,7 @@ CLIENTS, STOPS = 20, 8
 
 @pytest.fixture(autouse=True)
 def original_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests shorten uvicorn's pauses (running.py), during which clients of a stopping server may connect."""
+    """Uvicorn's own pauses, during which clients of a stopping server may connect; running.py shortens them for other tests."""
     monkeypatch.setattr(uvicorn.server, "asyncio", asyncio)
 
 
@@ -101,7 +101,7 @@ def test_pending_connections_of_a_listener_are_accepted_when_it_closes() -> None
 def test_clients_that_connect_during_a_stop_are_answered_or_refused(shared_isles: Path) -> None:
     """Without the server's wait for new connections, two of three stops cut a client off.
 
-    With it, the test tolerates one such stop of eight: one has happened, for an unknown reason.
+    With it, the test tolerates one such stop in eight: one has been observed, for an unknown reason.
     """
     stops: list[Counter[str]] = []
     for _ in range(STOPS):

@@ -1,4 +1,4 @@
-"""Spans sent to a collector over HTTP: their names, parents and attributes, and the text that they must not contain; no spans without the option."""
+"""Spans sent to a collector over HTTP: their names, parents and attributes, and the text that they must not contain; no spans without `--otlp-endpoint`."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from modegraph.cli import build_app
 from serve.app import open_tracing
 from serve.http.settings import ServerSettings
 from tests.fakes import chat_server
-from tests.serve.http.collector import Collector, attributes_of, collecting
+from tests.serve.http.collector import Collector, attributes_of, run_collector
 from tests.serve.http.running import Running, serving
 
 KEY = "sk-never-in-a-span"
@@ -43,7 +43,7 @@ def send_chats(index: Path, collector: Collector, *bodies: dict) -> Collector:  
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path, stream: bool) -> None:
-    with collecting() as collector:
+    with run_collector() as collector:
         send_chats(shared_isles, collector, {**ASK, "stream": stream}, {**ASK, "stream": stream})
     assert set(collector.paths) == {"/v1/traces"}
     requests = collector.spans_named(CHAT)
@@ -78,7 +78,7 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path
 
 
 def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
-    with collecting() as collector:
+    with run_collector() as collector:
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url + "/") as running:
             # The caller does not sample the second trace.
             for trace, flags in ((TRACE_ID, "01"), (TRACE_ID[::-1], "00")):
@@ -93,9 +93,9 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
 
 
 def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
-    """No span contains the query of a URL, the name of a document, or the message of an expected or unexpected error, either."""
+    """Nor do spans contain the query of a URL, the name of a document, or the message of an expected or unexpected error."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
-    with collecting() as collector:
+    with run_collector() as collector:
         with (
             chat_server(lambda body, number: "The zebra-word [1].") as upstream,
             serving(
@@ -131,7 +131,7 @@ def _break_search(running: Running) -> None:
 
 
 def test_health_readiness_and_metrics_requests_are_left_out(shared_isles: Path) -> None:
-    with collecting() as collector:
+    with run_collector() as collector:
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url) as running:
             for path in ("/health", "/ready", "/metrics", "/health?x=1", "/v1/documents/a/health", "/v1/graph/layers"):
                 running.get(path)
@@ -139,8 +139,10 @@ def test_health_readiness_and_metrics_requests_are_left_out(shared_isles: Path) 
     assert routes == ["/v1/documents/{source:path}", "/v1/graph/layers"]
 
 
-def test_without_the_option_nothing_is_sent_or_imported(shared_isles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with collecting() as collector:
+def test_without_an_endpoint_setting_nothing_is_sent_or_imported(
+    shared_isles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_collector() as collector:
         for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"):
             monkeypatch.setenv(name, collector.url)
         monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
@@ -161,7 +163,7 @@ def test_a_failing_collector_neither_fails_requests_nor_delays_stopping(
     shared_isles: Path, status: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serve.http.otlp.EXPORT_TIMEOUT_S", 1.0)
-    with collecting(status or 200) as collector:
+    with run_collector(status or 200) as collector:
         url = collector.url if status else "http://127.0.0.1:9"
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=url) as running:
             assert running.post("/v1/retrieve", json={"query": QUESTION}).status_code == 200

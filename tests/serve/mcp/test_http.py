@@ -258,7 +258,7 @@ def test_mcp_has_the_same_key_and_limits_as_other_routes(stack: Stack) -> None:
     assert 'modegraph_requests_total{route="/mcp",status="200"}' in metrics
 
 
-def test_pages_of_other_sites_are_refused(stack: Stack) -> None:
+def test_requests_from_other_sites_are_refused(stack: Stack) -> None:
     running, _ = stack()
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     for headers in ({"Origin": "https://elsewhere.example"}, {"Host": "elsewhere.example"}):

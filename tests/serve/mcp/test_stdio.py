@@ -125,7 +125,7 @@ def test_a_missing_index_is_reported_only_on_standard_error(tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
+def test_over_http_the_command_serves_only_mcp_and_health(index: Path) -> None:
     port = free_port()
     server = server_parameters(index, "--http", "--port", port)
     command = [server.command, *server.args]
@@ -152,7 +152,7 @@ def test_over_http_it_serves_only_mcp_and_health(index: Path) -> None:
             running.terminate()
 
 
-def test_every_entry_point_has_the_same_default_mode() -> None:
+def test_retrieval_and_server_settings_have_the_same_default_mode() -> None:
     """The MCP tools have no default mode: they use the mode of the server's settings."""
     assert SearchArguments(query=QUESTION).mode is None
     assert {RetrieveSettings().mode, ServerSettings().mode} == {DEFAULT_MODE} == {"auto"}

@@ -51,7 +51,7 @@ class PageSession:
 
 
 def reader_text(page: Any) -> str:
-    """The text in the reader's panel, when the document has arrived."""
+    """The text in the reader's panel, once the document is loaded."""
     page.wait_for_selector("#reader[open] #reader-text:not(:has(.hint))")
     return str(page.inner_text("#reader-text"))
 
@@ -97,6 +97,7 @@ def browser() -> Iterator[Callable[[], Any]]:
 
 @pytest.fixture(scope="module")
 def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of ISLES and HOSTILE."""
     folder = tmp_path_factory.mktemp("page") / "index"
     build_index(folder, [*ISLES, HOSTILE], SETTINGS, lambda spec: HashEncoder())
     return folder
@@ -105,19 +106,20 @@ def isles_and_hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(isles_and_hostile: Path) -> Iterator[Running]:
     """A server without a key, whose model writes REPLY."""
-    with replying(isles_and_hostile, seconds_per_word=0.002) as running:
+    with serve_replies(isles_and_hostile, seconds_per_word=0.002) as running:
         yield running
 
 
 @pytest.fixture
 def slow_server(isles_and_hostile: Path) -> Iterator[Running]:
     """A server whose model writes REPLY slowly enough for a test to observe the stream."""
-    with replying(isles_and_hostile, seconds_per_word=0.05) as running:
+    with serve_replies(isles_and_hostile, seconds_per_word=0.05) as running:
         yield running
 
 
 @contextmanager
-def replying(index: Path, seconds_per_word: float) -> Iterator[Running]:
+def serve_replies(index: Path, seconds_per_word: float) -> Iterator[Running]:
+    """Serve an index with a model that writes REPLY, one word every `seconds_per_word` seconds."""
     with (
         chat_server(lambda body, number: REPLY, seconds_per_word) as upstream,
         serving(index, f"openai:tiny@{upstream.url}", ("sft",)) as running,
@@ -135,6 +137,7 @@ class ScriptedServer:
 
 @pytest.fixture(scope="module")
 def scripted_server(isles_and_hostile: Path) -> Iterator[ScriptedServer]:
+    """A server whose `reply` a test may replace; at first, it answers REPLY."""
     with ExitStack() as exits:
         upstream = exits.enter_context(
             chat_server(lambda body, number: scripted.reply(str(body["messages"][-1]["content"])))

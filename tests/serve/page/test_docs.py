@@ -18,7 +18,7 @@ def open_docs(visit: Visits, running: Running, address: str = "/docs", **options
     return session
 
 
-def test_every_route_is_shown_with_its_parameters_and_answers(server: Running, visit: Visits) -> None:
+def test_every_route_is_shown_with_its_parameters_and_response_codes(server: Running, visit: Visits) -> None:
     page = open_docs(visit, server).page
     schema = server.get("/openapi.json").json()
     routes = [(path, method) for path, methods in schema["paths"].items() for method in methods]
@@ -89,7 +89,7 @@ def test_a_json_body_is_checked_and_sent(server: Running, visit: Visits) -> None
         assert (page.locator(selector).count(), page.locator(f"{selector} form").count()) == (1, 0)
 
 
-def test_with_a_key_the_page_asks_for_it(server_with_key: Running, visit: Visits) -> None:
+def test_the_page_asks_for_the_key_that_the_server_requires(server_with_key: Running, visit: Visits) -> None:
     session = visit(server_with_key)
     session.open("/docs")
     page = session.page

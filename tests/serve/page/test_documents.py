@@ -169,7 +169,7 @@ def test_the_list_can_be_used_by_keyboard(library: Running, visit: Visits) -> No
         page.keyboard.press("Enter")
 
 
-def test_on_a_phone_everything_is_reachable(library: Running, visit: Visits) -> None:
+def test_the_controls_fit_the_width_of_a_phone(library: Running, visit: Visits) -> None:
     session = visit(library, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     page = session.page
     page.wait_for_selector(".suggestion")

@@ -16,7 +16,9 @@ def drawing(page: Any) -> bytes:
     return bytes(page.locator("#map").screenshot())
 
 
-def test_the_graph_is_drawn_zoomed_and_a_click_opens_the_document(feedback_server: Running, visit: Visits) -> None:
+def test_the_graph_can_be_zoomed_and_a_click_on_a_node_opens_its_document(
+    feedback_server: Running, visit: Visits
+) -> None:
     session = visit(feedback_server, viewport={"width": 1280, "height": 800})
     page = session.page
     page.click("nav >> text=Graph")

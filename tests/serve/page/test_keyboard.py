@@ -38,7 +38,9 @@ class Keys:
             if self.focused().startswith(to):
                 return
             self.page.keyboard.press("Tab")
-        raise AssertionError(f"{MAX_TABS} presses of Tab do not reach {to!r}; the focus is on {self.focused()!r}")
+        raise AssertionError(
+            f"the focus should reach {to!r} within {MAX_TABS} presses of Tab; it is on {self.focused()!r}"
+        )
 
     def press(self, to: str) -> None:
         """Go to an element, as `go` does, and press Enter."""
@@ -46,7 +48,7 @@ class Keys:
         self.page.keyboard.press("Enter")
 
     def ask(self) -> None:
-        """Type a question into its field, and send it."""
+        """Type a question into the question field, and send it."""
         self.go("question")
         self.page.keyboard.type("Who built the Lantern?")
         self.page.keyboard.press("Enter")

@@ -118,7 +118,7 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, s
 
     sentence, note = open_citation(0)
     assert sentence == "She was born in Tarn and died on 4 May 1931."
-    assert note == "Marked: the sentence of the passage closest in words to “She died on 4 May 1931.”"
+    assert note == "Marked: the passage’s sentence closest in wording to “She died on 4 May 1931.”"
     assert "“Her lamp is lit at dusk.”" in open_citation(1)[1]
     whole, note = open_citation(2)
     assert "shipwright" in whole and note.startswith(
@@ -143,18 +143,21 @@ def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer
     )
 
 
-BUILT = "She was built in 1911 by the Marlow Yard"
+SUPPORTED_SENTENCE = "She was built in 1911 by the Marlow Yard"
 VERDICTS = {
-    f"{BUILT} [1].": "Checked The check found nothing unsupported in 1 sentence. It is a cheap check, not proof.",
-    f"{BUILT} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; the check found nothing unsupported in 1 sentence. It is a cheap check, not proof.",
-    f"{BUILT} [1]. Pirates of Zanzibar sank her in 1822 [1].": "Not supported The passages do not seem to support 1 of 2 sentences.",
+    f"{SUPPORTED_SENTENCE} [1].": "Checked The check found nothing unsupported in 1 sentence. It is a cheap check, not proof.",
+    f"{SUPPORTED_SENTENCE} [1]. Да, это так.": "Partly checked 1 sentence could not be judged; "
+    "the check found nothing unsupported in 1 sentence. It is a cheap check, not proof.",
+    f"{SUPPORTED_SENTENCE} [1]. Pirates of Zanzibar sank her in 1822 [1].": "Not supported The passages do not seem to support 1 of 2 sentences.",
     "Да, это так.": "Not checked No sentence could be judged.",
     "not in the documents": "",
 }
 
 
 @pytest.mark.parametrize("answer", VERDICTS)
-def test_an_answer_has_a_badge_with_its_verdict(visit: Visits, scripted_server: ScriptedServer, answer: str) -> None:
+def test_the_badge_shows_the_verdict_on_an_answer_and_a_refusal_has_none(
+    visit: Visits, scripted_server: ScriptedServer, answer: str
+) -> None:
     scripted_server.reply = lambda prompt: answer
     session = visit(scripted_server.running)
     session.ask()
@@ -166,9 +169,9 @@ def test_an_answer_has_a_badge_with_its_verdict(visit: Visits, scripted_server: 
     assert (page.inner_text(".verdict") if page.is_visible(".verdict") else "") == shown
 
 
-def test_the_badge_of_a_server_that_checks_nothing_says_so(isles_and_hostile: Path, visit: Visits) -> None:
+def test_the_badge_says_so_if_the_check_is_off(isles_and_hostile: Path, visit: Visits) -> None:
     with (
-        chat_server(lambda body, number: f"{BUILT} [1].") as upstream,
+        chat_server(lambda body, number: f"{SUPPORTED_SENTENCE} [1].") as upstream,
         serving(isles_and_hostile, f"openai:tiny@{upstream.url}", unsupported="ignore") as running,
     ):
         session = visit(running)

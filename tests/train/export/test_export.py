@@ -210,8 +210,8 @@ def test_a_card_states_k_both_betas_the_answer_form_and_the_loss(run: Path) -> N
     assert "# Preference optimisation with the loss rloo\n" in by_rloo and "Direct preference" not in by_rloo
 
 
-def test_an_exported_adapter_is_the_same_adapter(run: Path, base: Path, tmp_path: Path) -> None:
-    """Loaded onto its base, the exported adapter gives the same logits as the run."""
+def test_an_exported_adapter_gives_the_logits_of_the_run(run: Path, base: Path, tmp_path: Path) -> None:
+    """It is loaded onto its base."""
     from peft import PeftModel
 
     export_adapter(run, tmp_path / "adapter", "owner/small-model")

@@ -1,4 +1,4 @@
-"""Runs as GGUF files: read back, they give the run's logits, tokens and template; models that GGUF cannot represent are refused by name."""
+"""A run exported as a GGUF file and read back gives the run's logits, tokens and template; models that cannot be exported are refused by name."""
 
 import json
 from collections.abc import Iterator
@@ -83,7 +83,7 @@ def test_a_file_read_back_matches_the_run(kind: GgufType, gap: float, run: Path,
     )
 
 
-def test_rotary_pairs_left_in_the_order_of_transformers_would_be_noticed(
+def test_the_comparison_detects_rotary_pairs_left_in_the_order_of_transformers(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, tokenizer = load_policy(str(run))
@@ -121,7 +121,7 @@ def test_a_file_of_a_real_small_model_read_back_matches_the_model(tmp_path: Path
 def test_a_file_of_another_family_read_back_matches_the_model(
     kind: Any, config: Any, width: int, tied: bool, base: Path, tmp_path: Path
 ) -> None:
-    """Covers biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens."""
+    """Covers biases of q, k and v, norms of q and k, an untied output head, and more embeddings than tokens."""
     torch.manual_seed(0)
     model = kind(config(**SMALL_SIZES, tie_word_embeddings=tied, head_dim=width)).eval()
     with torch.no_grad():
@@ -156,7 +156,7 @@ def test_an_unsupported_architecture_is_refused_by_name(config: Any, found: str)
         check_architecture(config.architectures[0], config)
 
 
-def test_weights_too_large_for_sixteen_bits_are_refused(base: Path, tmp_path: Path) -> None:
+def test_weights_too_large_for_float16_are_refused(base: Path, tmp_path: Path) -> None:
     model, tokenizer = load_policy(str(base))
     model.model.layers[1].mlp.up_proj.weight.view(-1)[0] = 1e5
     with pytest.raises(UserError, match=r"layers\.1\.mlp\.up_proj.*not finite or too large"):
@@ -187,7 +187,7 @@ def test_an_unknown_pre_tokenizer_is_refused(other: Any, base: Path) -> None:
         pre_tokenizer_name(json.loads(core.to_str()), "a tokenizer")
 
 
-def test_every_embedding_has_a_token(base: Path) -> None:
+def test_surplus_embeddings_get_unused_tokens_and_missing_embeddings_are_refused(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     tokens, types = vocabulary_of(tokenizer, len(tokenizer) + 2)
     assert tokens[-2:] == [f"[PAD{len(tokenizer)}]", f"[PAD{len(tokenizer) + 1}]"] and types[-1].name == "UNUSED"

@@ -1,4 +1,6 @@
-"""Runs as GGUF files in llama.cpp itself: whole models and separate adapters reply as the run does; adapters that GGUF cannot represent are refused."""
+"""Training runs exported as GGUF files and opened in llama.cpp: whole models and separate adapters reply as the run does; adapters that GGUF cannot
+represent are refused.
+"""
 
 import json
 import shutil
@@ -28,7 +30,7 @@ from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import tokenize_row
 from train.run.record import read_run
 
-F16_NATS = 0.01
+MAX_F16_GAP_NATS = 0.01
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +47,7 @@ def assert_faithful(export: GgufExport, nats: float) -> None:
 
 
 @with_llama
-@pytest.mark.parametrize(("kind", "nats"), [("f16", F16_NATS), ("bf16", 0.03), ("q8_0", 0.1)])
+@pytest.mark.parametrize(("kind", "nats"), [("f16", MAX_F16_GAP_NATS), ("bf16", 0.03), ("q8_0", 0.1)])
 def test_a_whole_model_replies_as_the_run_does(
     kind: GgufType, nats: float, run: Path, base: Path, tmp_path: Path
 ) -> None:
@@ -70,7 +72,7 @@ def test_a_separate_adapter_replies_as_the_run_does(
     """The adapter is opened on its base; its modules are scaled in different ways."""
     run = random_adapter(str(base), data, tmp_path / "run", size=0.1, **options)
     export = export_gguf(run, tmp_path / "out", "f16", adapter_only=True)
-    assert_faithful(export, F16_NATS)
+    assert_faithful(export, MAX_F16_GAP_NATS)
     assert export.file == "adapter-f16.gguf" and not export.template and export.megabytes < 0.1
     assert {file.name for file in (tmp_path / "out").iterdir()} == {"adapter-f16.gguf", "README.md", "run.json"}
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
@@ -87,11 +89,11 @@ def test_prompts_with_a_thinking_block_equal_those_of_training(
     (tmp_path / "base" / "chat_template.jinja").write_text(STYLES[style].template, encoding="utf-8")
     run = random_adapter(str(tmp_path / "base"), data, tmp_path / "run", size=0.1)
     assert "<think>" in prompt_text(load_tokenizer(str(run)), [Message("user", "Who?")])
-    assert_faithful(export_gguf(run, tmp_path / "out", "f16"), F16_NATS)
+    assert_faithful(export_gguf(run, tmp_path / "out", "f16"), MAX_F16_GAP_NATS)
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
-    """The gaps between a run and its adapter in llama.cpp, which opens a newly written GGUF file of it."""
+    """The gaps between a run in transformers and its adapter, newly written as GGUF and opened in llama.cpp."""
     tokenizer = load_tokenizer(str(run))
     _, conversations = read_probe_conversations(read_run(run), tokenizer, 4)
     model = load_model(str(run), "float32")
@@ -111,21 +113,21 @@ def adapter_gaps(run: Path, place: Path) -> FileGaps:
     ],
     ids=["half as strong", "outputs in another order"],
 )
-def test_an_adapter_written_wrongly_would_be_noticed(
+def test_a_wrongly_written_adapter_has_a_large_gap(
     fault: Callable[..., Any], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gguf, "lora_weights", fault(lora_weights))
-    assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * F16_NATS
+    assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * MAX_F16_GAP_NATS
 
 
 @with_llama
-def test_rotary_pairs_of_an_adapter_in_the_order_of_transformers_would_be_noticed(
+def test_an_adapter_with_rotary_pairs_in_the_order_of_transformers_has_a_large_gap(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A strong adapter of q and k alone; if its rows stay in the order of transformers, the gap is large."""
+    """An adapter with large weights, of q and k alone; if its rows stay in the order of transformers, the gap is large."""
     modules = ["q_proj", "k_proj"]
     run = random_adapter(str(base), data, tmp_path / "run", size=2.0, target_modules=modules)
-    assert adapter_gaps(run, tmp_path).largest_gap_nats < F16_NATS
+    assert adapter_gaps(run, tmp_path).largest_gap_nats < MAX_F16_GAP_NATS
     ordered = TensorNames.ordered
     monkeypatch.setattr(  # Only for the adapter: its B has fewer columns than any weight of the base.
         TensorNames,
@@ -134,7 +136,7 @@ def test_rotary_pairs_of_an_adapter_in_the_order_of_transformers_would_be_notice
             weights if weights.ndim == 2 and weights.shape[1] == 4 else ordered(self, key, weights)
         ),
     )
-    assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * F16_NATS
+    assert adapter_gaps(run, tmp_path).largest_gap_nats > 5 * MAX_F16_GAP_NATS
 
 
 @with_llama
@@ -147,10 +149,10 @@ def test_rotary_pairs_of_an_adapter_in_the_order_of_transformers_would_be_notice
         (Qwen3ForCausalLM, Qwen3Config, False, 64),
     ],
 )
-def test_models_of_other_families_reply_as_their_runs_do(
+def test_files_of_other_model_families_reply_as_the_models_do(
     kind: Any, config: Any, tied: bool, width: int, base: Path, tmp_path: Path
 ) -> None:
-    """Covers query heads that share keys, biases of q, k and v, norms of q and k, an untied output head, more embeddings than tokens.
+    """Covers query heads that share keys, biases of q, k and v, norms of q and k, an untied output head, and more embeddings than tokens.
 
     The heads of Qwen3 need a width of 64 or more: at 16, llama.cpp's results differ.
     """

@@ -142,7 +142,7 @@ NOT_TINY = {
 }
 """Types for which no tiny model is made, with the reason."""
 FAILURE, CHANGE = "a trial of it failed", "its log-probabilities change by"
-NOISE = "its log-probabilities are off by"
+NOISE = "its log-probabilities differ by"
 REFUSED = {
     "cpmant": CHANGE,
     "phimoe": NOISE,
@@ -154,4 +154,4 @@ REFUSED = {
     "xlnet": CHANGE,
     "xlstm": CHANGE,
 }
-"""Types that training refuses by name, and how the message continues."""
+"""Types that training refuses, and how the error message continues after the name of the type."""

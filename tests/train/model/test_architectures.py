@@ -1,4 +1,5 @@
-"""Every causal language model that transformers has: log-probabilities and gradients of all layouts against float64, or a refusal.
+"""Every type of causal language model in transformers that is not in NOT_TINY: either its log-probabilities and gradients in all layouts equal those of
+a float64 reference, or training refuses it.
 
 The reference of a model (its twin) shares nothing with the layouts: it uses float64 (float32 for FLOAT32_TWIN), eager attention and experts, one row
 at a time without padding, and a softmax by hand.
@@ -95,12 +96,12 @@ def assert_equal(model: Any, logps_R: Tensor, expected_R: Tensor, expected: dict
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quiet() -> None:
+def silence_hints() -> None:
     """Silence transformers' hints on how to compute faster."""
     logging.set_verbosity_error()
 
 
-def test_every_type_is_in_one_list_of_the_page() -> None:
+def test_every_model_type_is_in_exactly_one_list_of_the_models_page() -> None:
     assert set(NOT_TINY) == PAGE_NOT_TRIED and set(REFUSED) == PAGE_REFUSED
     assert PACKED | PLAIN | PAGE_REFUSED | PAGE_NOT_TRIED == set(MODEL_TYPES)
     assert len(PACKED) + len(PLAIN) + len(PAGE_REFUSED) + len(PAGE_NOT_TRIED) == len(MODEL_TYPES)
@@ -152,7 +153,7 @@ def test_longrope_is_correct_on_either_side_of_its_boundary_and_refused_across_i
     model = tiny_model("phi3", rope_parameters=LONGROPE, original_max_position_embeddings=16)
     without_dropout(model)
     twin = twin_of(model, "phi3")
-    assert rotation_limit(model.config) == RotationLimit("longrope", 16, longer_alike=True)
+    assert rotation_limit(model.config) == RotationLimit("longrope", 16, longer_rows_alike=True)
     assert packing_problem(model, 21) == ""
     if shared:
         use_shared_prefix_attention(model)
@@ -189,7 +190,7 @@ def test_rows_batched_across_a_boundary_differ_from_the_same_rows_alone() -> Non
 def test_dynamic_positions_are_refused_beyond_their_original_context() -> None:
     model = tiny_model("llama", rope_parameters=DYNAMIC, max_position_embeddings=16)
     without_dropout(model)
-    assert rotation_limit(model.config) == RotationLimit("dynamic", 16, longer_alike=False)
+    assert rotation_limit(model.config) == RotationLimit("dynamic", 16, longer_rows_alike=False)
     expected_R = twin_logps(twin_of(model, "llama"), [SHORT])
     assert (plain_logps(model, [SHORT]) - expected_R).abs().max() < 1e-3
     for groups in ([LONG], MIXED):
@@ -248,7 +249,7 @@ def test_bert_that_is_not_a_decoder_is_refused() -> None:
 def test_dropout_without_a_dropout_module_is_turned_off(model_type: str) -> None:
     """OPT calls a dropout function with a rate that it stores itself, Falcon with the rate in its configuration; neither uses a Dropout module."""
     model = tiny_model(model_type)
-    with pytest.raises(UserError, match=f"a model of type '{model_type}': its log-probabilities are off by"):
+    with pytest.raises(UserError, match=f"a model of type '{model_type}': its log-probabilities differ by"):
         check_deterministic(model)
     without_dropout(model)
     check_deterministic(model)

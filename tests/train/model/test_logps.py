@@ -40,14 +40,14 @@ def slow_logps(model: torch.nn.Module, row: TokenizedRow) -> float:
 
 
 @torch.no_grad()
-def test_logps_equal_the_slow_reference_summed_and_with_the_end_token(base: Path) -> None:
+def test_logps_are_sums_that_include_the_end_token_and_equal_the_slow_reference(base: Path) -> None:
     model, tokenizer = load_policy(str(base))
     expected = [slow_logps(model, row) for row in ROWS]
     logps = completion_logps(model, *pad_rows(ROWS, tokenizer.pad_token_id))
     assert logps.dtype == torch.float32
     assert logps.tolist() == pytest.approx(expected, abs=1e-4)
     assert expected[0] < 3 * expected[2] / 2, (
-        "the values should be sums, not means: three tokens have a lower one than one token"
+        "the values should be sums, not means: that of three tokens should be below 1.5 times that of one token"
     )
 
 
@@ -82,7 +82,7 @@ def test_pad_rows_marks_completions() -> None:
     assert mask.tolist() == [[0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 1, 1], [0, 0, 1, 0, 0, 0, 0, 0]]
 
 
-def test_tokens_equal_trls_for_a_template_without_thinking(base: Path, tmp_path: Path) -> None:
+def test_tokens_equal_those_of_trl_for_a_template_without_thinking(base: Path, tmp_path: Path) -> None:
     """The references are two TRL trainers, which tokenise the turns themselves."""
     model, tokenizer = load_policy(str(base))
     rows = [preference(number) for number in range(12)]
@@ -114,7 +114,7 @@ def test_rows_are_tokenised_the_same_together_and_alone(base: Path, monkeypatch:
     """Covers batches with a remainder, several answers to a prompt, and an empty list; the prompts equal those of the function that the server uses."""
     tokenizer = load_tokenizer(str(base))
     chats = [(row.prompt, text) for row in map(preference, range(3)) for text in (row.chosen, row.rejected)]
-    monkeypatch.setattr("train.model.logps.ROWS_AT_ONCE", 4)
+    monkeypatch.setattr("train.model.logps.ROWS_PER_BATCH", 4)
     together = tokenize_rows(tokenizer, chats)
     assert together == [tokenize_row(tokenizer, *chat) for chat in chats]
     for row, (messages, _) in zip(together, chats, strict=True):
@@ -122,7 +122,7 @@ def test_rows_are_tokenised_the_same_together_and_alone(base: Path, monkeypatch:
     assert len(set(together)) == len(chats) and tokenize_rows(tokenizer, []) == []
 
 
-THREADS = """
+COUNT_NEW_THREADS = """
 import os, sys
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from graph.types import Message
@@ -142,7 +142,7 @@ print(threads() - before, os.environ["TOKENIZERS_PARALLELISM"])
 def test_rows_are_tokenised_on_every_core(base: Path) -> None:
     """All cores are used even if the environment limits tokenizers to one core, as modegraph does; the limit is restored afterwards."""
     child = subprocess.run(
-        [sys.executable, "-P", "-c", THREADS, str(base)], cwd=ROOT,
+        [sys.executable, "-P", "-c", COUNT_NEW_THREADS, str(base)], cwd=ROOT,
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     more, setting = child.stdout.split()
@@ -156,7 +156,7 @@ def test_a_template_without_the_end_token_is_refused(base: Path) -> None:
         tokenize_row(tokenizer, [Message("user", "Where?")], "Here.")
 
 
-def test_rows_that_differ_only_in_the_rejected_side_count_once_for_sft(base: Path, tmp_path: Path) -> None:
+def test_rows_that_differ_only_in_the_rejected_response_count_once_for_sft(base: Path, tmp_path: Path) -> None:
     row, tokenizer = preference(1), load_tokenizer(str(base))
     rows = (row, replace(row, rejected="somewhere", hard_negative="length"))
     write_jsonl(tmp_path / "train.jsonl", map(preference_to_json, rows))

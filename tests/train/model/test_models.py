@@ -103,8 +103,10 @@ def test_weights_that_could_run_code_are_not_read(base: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("missing", "what"), [("eos_token", "end token"), ("chat_template", "chat template")])
-def test_a_tokenizer_that_cannot_chat_is_refused(base: Path, tmp_path: Path, missing: str, what: str) -> None:
-    copy = tmp_path / "mute"
+def test_a_tokenizer_without_an_end_token_or_chat_template_is_refused(
+    base: Path, tmp_path: Path, missing: str, what: str
+) -> None:
+    copy = tmp_path / "incomplete"
     shutil.copytree(base, copy)
     if missing == "chat_template":
         (copy / "chat_template.jinja").unlink()

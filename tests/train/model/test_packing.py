@@ -153,7 +153,7 @@ def test_chunks_hold_whole_responses_and_mask_them_from_each_other() -> None:
 @MODELS
 @pytest.mark.parametrize("budget_tokens", [1, 40, 1000])
 def test_packing_equals_the_plain_layout(name: str, budget_tokens: int) -> None:
-    """Each group in a separate row, some groups in a row, all in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
+    """Each group has a separate row, some groups share a row, or all are in one row; K from 1 to 8, ragged lengths, a prompt of one token."""
     assert_layouts_equal(make(name), RAGGED_GROUPS, budget_tokens)
 
 
@@ -190,7 +190,7 @@ def test_packing_equals_the_plain_layout_with_gradient_checkpointing(reentrant: 
 
 
 def test_packing_is_close_to_the_plain_layout_in_bfloat16_and_under_autocast() -> None:
-    """The difference is within the rounding of the plain layout, which is about 1% of a log-probability."""
+    """The tolerance allows for the rounding of the plain layout in bfloat16, about 1 % of a log-probability."""
     model = make("llama")
     exact = plain_logps(model, RAGGED_GROUPS).detach()
     with torch.autocast("cpu", torch.bfloat16):

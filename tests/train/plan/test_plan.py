@@ -39,8 +39,8 @@ CASES: dict[str, tuple[type[TrainSettings], Callable[[Any], Any], dict[str, Any]
     "ms scored": (MsSettings, train_once, {**SCORED, "batch_size": 2}),
     "ms scored, groups of 2": (MsSettings, train_once, {**SCORED, "responses": 2, "batch_size": 4}),
     "dpo adapter": (DpoSettings, train_once, {"lora": LoraSettings(rank=2), "epochs": 1}),
-    "dpo by trl": (DpoSettings, train_once, {"trainer": "trl"}),
-    "simpo by trl": (DpoSettings, train_once, {"trainer": "trl", "loss": "simpo"}),
+    "dpo with TRL's trainer": (DpoSettings, train_once, {"trainer": "trl"}),
+    "simpo with TRL's trainer": (DpoSettings, train_once, {"trainer": "trl", "loss": "simpo"}),
     "sft": (SftSettings, train_sft, {"gradient_accumulation": 2, "gradient_checkpointing": True}),
     "sft, refusals anchored": (SftSettings, train_sft, {"anchor_refusals": True, "lora": LoraSettings(rank=2)}),
     "reward": (RewardSettings, train_reward, {}),
@@ -55,7 +55,7 @@ def settings_of(case: str, base: Path, data: Path, scored_data: Path, output: Pa
 
 @pytest.fixture
 def token_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Tokens that reach a model's embeddings, without padding, counted for each phase; trials are not counted."""
+    """Tokens that reach a model's embeddings, without padding, counted for each phase; trial steps are not counted."""
     counts_by_phase: Counter[str] = Counter()
     phase = [""]
 
@@ -94,7 +94,7 @@ def test_the_counts_equal_those_of_the_run(
     counts = plan.counts
     assert counts.steps == record.metrics["train_steps"]
     assert counts.tokens == token_counts["training"] > 0
-    in_dev = counts.dev_tokens if case == "dpo by trl" else 0
+    in_dev = counts.dev_tokens if case == "dpo with TRL's trainer" else 0
     assert counts.reference_tokens == token_counts["reference"] + in_dev
     assert counts.dev_tokens == token_counts["dev"] - in_dev > 0
     assert counts.packed == (
@@ -103,26 +103,28 @@ def test_the_counts_equal_those_of_the_run(
     assert plan.hours is plan.calibration is plan.memory.total is None
 
 
-@pytest.mark.parametrize("in_one", [True, False])
-def test_padding_is_that_of_the_rows_in_training(base: Path, data: Path, tmp_path: Path, in_one: bool) -> None:
+@pytest.mark.parametrize("in_one_row", [True, False])
+def test_the_planned_padding_equals_that_of_the_rows_in_training(
+    base: Path, data: Path, tmp_path: Path, in_one_row: bool
+) -> None:
     """On a CPU, all groups are in one row; with a mask, as on a GPU, they are in rows as long as the longest group."""
     settings = MsSettings(model=str(base), data=str(data), output=str(tmp_path / "run"))
     groups, sizes = job_of(settings).train[:3], []
     model = load_policy(str(base))[0]
     logps_of = choose_layout(model, 200, None)
-    if not in_one:
+    if not in_one_row:
         model.set_attn_implementation("sdpa")
     model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: sizes.append(inputs[0].numel()))
     logps_of(model, groups)
-    assert sizes == [padded_tokens(groups, True, None, in_one)]
-    assert (sizes[0] > sum(group.tokens for group in groups)) == (not in_one)
+    assert sizes == [padded_tokens(groups, True, None, in_one_row)]
+    assert (sizes[0] > sum(group.tokens for group in groups)) == (not in_one_row)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_the_operations_equal_those_of_the_trainers(
     case: str, base: Path, data: Path, scored_data: Path, tmp_path: Path
 ) -> None:
-    """All rows once, in batches of one. In pairs that are not packed the shorter side is padded; only torch counts this padding."""
+    """All rows are trained on once, in batches of one. If pairs are not packed, the shorter response is padded; only torch's counter includes this padding."""
     changes = {"batch_size": 1, "gradient_accumulation": 1, "epochs": 1, "gradient_checkpointing": False}
     settings = settings_of(case, base, data, scored_data, tmp_path / "run").model_copy(update=changes)
     plan, job = plan_training(settings, Launch(), steps=0), job_of(settings)
@@ -197,7 +199,7 @@ def test_processes_share_the_steps() -> None:
     assert updates(12, 1, 2, 3, 1, None) == (2, 1.0)
 
 
-def test_the_longest_rows_are_measured_and_random_rows_are_timed() -> None:
+def test_memory_is_measured_on_the_longest_rows_and_time_on_random_rows() -> None:
     rows = chosen_rows([5, 9, 3, 8], 2, 3, random.Random(0))
     assert rows[:2] == [1, 3] and len(rows) == 8 and set(rows[2:6]) == {0, 1, 2, 3}
     assert chosen_rows([5], 2, 1, random.Random(0)) == [0, 0, 0, 0]

@@ -66,7 +66,7 @@ def advantages(delta: Sequence[float], rewards: Sequence[float], beta: float, be
     return [own - (sum(returns) - own) / (len(returns) - 1) for own in returns]
 
 
-def slow(name: str, delta: Sequence[float], rewards: Sequence[float], beta: float, beta_reward: float) -> float:
+def slow_loss(name: str, delta: Sequence[float], rewards: Sequence[float], beta: float, beta_reward: float) -> float:
     """The loss of one prompt in plain Python floats."""
     k = len(delta)
     p_f, p_r = softmax([beta * d for d in delta]), softmax([r / beta_reward for r in rewards])
@@ -100,7 +100,7 @@ def closed_gradient(
     p_f, p_r = softmax([beta * d for d in delta]), softmax([r / beta_reward for r in rewards])
     scores = [beta * d for d in delta]
     if name == "ms":
-        kl = slow("ms", delta, rewards, beta, beta_reward)
+        kl = slow_loss("ms", delta, rewards, beta, beta_reward)
         return [beta * p_f[i] * (math.log(p_f[i] / p_r[i]) - kl) for i in every]
     if name == "dpo":
         return [beta * (p_f[i] - p_r[i]) for i in every]
@@ -108,10 +108,10 @@ def closed_gradient(
         return [beta * (sigmoid(scores[i]) * (p_r[i] + 1 / len(delta)) - p_r[i]) for i in every]
     if name == "rloo":
         gains = advantages(delta, rewards, beta, beta_reward)
-        stopped = [
+        clipped = [
             (gains[i] > 0 and delta[i] > math.log(1.2)) or (gains[i] < 0 and delta[i] < math.log(0.8)) for i in every
         ]
-        return [0.0 if stopped[i] else -math.exp(delta[i]) * gains[i] / len(delta) for i in every]
+        return [0.0 if clipped[i] else -math.exp(delta[i]) * gains[i] / len(delta) for i in every]
     if name == "ipo":
         pairs = len(delta) * (len(delta) - 1) / 2
         return [
@@ -143,7 +143,7 @@ def test_losses_equal_the_slow_references_in_float64(name: str, size: int) -> No
     delta, rewards = 4 * normal(3, size, seed=size), normal(3, size, seed=size + 20)
     losses = FAMILY[name](delta, rewards, 0.3, 0.7)
     assert losses.dtype == torch.float64
-    expected = [slow(name, *rows, 0.3, 0.7) for rows in zip(delta.tolist(), rewards.tolist(), strict=True)]
+    expected = [slow_loss(name, *rows, 0.3, 0.7) for rows in zip(delta.tolist(), rewards.tolist(), strict=True)]
     assert losses.tolist() == pytest.approx(expected, rel=1e-12)
 
 
@@ -157,7 +157,7 @@ def test_gradients_equal_the_formulas_of_the_docs(name: str, size: int) -> None:
 
 
 def trl_loss(kind: str, logps_Q2: Tensor, reference_Q2: Tensor, beta: float, label_smoothing: float) -> float:
-    """The mean loss that TRL's own DPOTrainer computes for completions of one token; model and trainer are stand-ins."""
+    """The mean loss that TRL's DPOTrainer computes for completions of one token; model and trainer are stand-ins."""
     logps_R1, reference_R = (sides.T.reshape(-1) for sides in (logps_Q2, reference_Q2))
     count = len(logps_R1)
 
@@ -193,7 +193,7 @@ def trl_loss(kind: str, logps_Q2: Tensor, reference_Q2: Tensor, beta: float, lab
     ("kind", "name", "epsilon"),
     [("sigmoid", "dpo", 0.0), ("exo_pair", "ms", 0.01), ("ipo", "ipo", 0.0), ("nca_pair", "nca", 0.0)],
 )
-def test_pairs_equal_trls_own_code_in_float64(kind: str, name: str, epsilon: float) -> None:
+def test_pair_losses_equal_those_of_trls_dpo_trainer_in_float64(kind: str, name: str, epsilon: float) -> None:
     """With completions of one token, the mean over tokens in TRL's IPO equals our sum. TRL stores ε in float32."""
     logps_Q2, reference_Q2 = 5 * normal(9, 2, seed=1) - 20, 5 * normal(9, 2, seed=2) - 20
     label = torch.tensor([hard_label(epsilon)], dtype=torch.float64).expand(9, 2)
@@ -202,8 +202,8 @@ def test_pairs_equal_trls_own_code_in_float64(kind: str, name: str, epsilon: flo
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.4])
-def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
-    """The loss `sigmoid` of TRL's DPOTrainer ignores label smoothing; the one of CPOTrainer applies it, to the same function of log-ratios."""
+def test_smoothed_dpo_equals_the_loss_of_trls_cpo_trainer(epsilon: float) -> None:
+    """The loss `sigmoid` of TRL's DPOTrainer ignores label smoothing; that of CPOTrainer applies it, to the same function of log-ratios."""
     delta_Q2 = 5 * normal(9, 2, seed=3)
     accelerator = SimpleNamespace(device="cpu")
     trainer = SimpleNamespace(
@@ -215,8 +215,8 @@ def test_smoothed_dpo_equals_trls_own_cpo_code(epsilon: float) -> None:
         assert torch.allclose(ours, theirs, rtol=1e-12)
 
 
-def test_rloo_equals_trls_own_code() -> None:
-    """TRL's trainer gets log-probabilities of tokens, and advantages; ours gets rewards that lead to these advantages."""
+def test_rloo_equals_the_loss_of_trls_rloo_trainer() -> None:
+    """TRL's trainer gets log-probabilities of tokens, and advantages; our loss gets log-ratios, and rewards that lead to these advantages."""
     logps_QK, old_QK, rewards_QK = (normal(3, 4, seed=seed) for seed in (11, 12, 13))
     per_token_R2 = torch.stack([logps_QK.flatten() - 1.5, torch.full((12,), 1.5, dtype=torch.float64)], dim=1)
     trainer = SimpleNamespace(
@@ -239,7 +239,7 @@ def test_rloo_equals_trls_own_code() -> None:
 
 
 @EVERY_LOSS
-def test_extreme_log_ratios_stay_finite(name: str) -> None:
+def test_losses_and_gradients_are_finite_at_extreme_log_ratios(name: str) -> None:
     for size in (1e4, -1e4):
         delta = torch.tensor([[size, 0.0, -size]], requires_grad=True)
         loss = FAMILY[name](delta, torch.tensor([[0.0, 0.5, 1.0]]), 1.0, 0.1).sum()
@@ -259,11 +259,11 @@ def test_lambda_ranks_responses_with_equal_scores_by_reward() -> None:
     found = lambda_loss(zero, rewards, 0.5, 0.3).item()
     assert found == pytest.approx(lambda_loss(zero, rewards[:, order], 0.5, 0.3).item())
     scores = [-rank * 1e-9 for rank in (4, 1, 3, 2)]
-    assert found == pytest.approx(slow("lambda", scores, rewards[0].tolist(), 0.5, 0.3))
+    assert found == pytest.approx(slow_loss("lambda", scores, rewards[0].tolist(), 0.5, 0.3))
 
 
-def test_gradients_vanish_only_where_the_docs_say() -> None:
-    """Gradients of MS and DPO vanish at Δ = r / (β_π β_r) + any constant, NCA's at one constant only, IPO's at 1 / (2τ) for hard pairs, λ's never."""
+def test_gradients_vanish_where_the_docs_say() -> None:
+    """Gradients of MS and DPO vanish at Δ = r / (β_π β_r) + any constant, NCA's for one constant, IPO's at the margin 1 / (2τ) for hard pairs, λ's never."""
     rewards = normal(3, 4, seed=6)
 
     def size_of_gradient(name: str, delta: Tensor, *arguments: Any) -> float:
@@ -297,7 +297,9 @@ MARGINS = torch.linspace(-9.0, 9.0, 73, dtype=torch.float64)
 
 @pytest.mark.parametrize("epsilon", [1e-4, 1e-3, 0.01, 0.1, 0.3])
 @pytest.mark.parametrize("beta", [0.1, 1.0])
-def test_at_two_responses_ms_is_a_multiple_of_dpo_up_to_the_margin_c(epsilon: float, beta: float) -> None:
+def test_on_pairs_the_gradient_of_ms_is_a_multiple_of_that_of_dpo_and_reverses_beyond_the_margin_c(
+    epsilon: float, beta: float
+) -> None:
     """∇MS = σ(m) (c − m) ∇DPO with c = log((1 − ε) / ε): parallel below c, zero at c, reversed beyond."""
     c = math.log((1 - epsilon) / epsilon)
     ms = margin_gradients(lambda delta: pair_mode_seeking_loss(delta, beta, epsilon), MARGINS, beta)
@@ -306,7 +308,7 @@ def test_at_two_responses_ms_is_a_multiple_of_dpo_up_to_the_margin_c(epsilon: fl
     assert torch.allclose(ms, factor[:, None] * dpo, rtol=1e-9, atol=1e-13)
     dots = (ms * dpo).sum(dim=-1)
     assert (dots[MARGINS < c] > 0).all() and (dots[MARGINS > c] < 0).all()
-    assert (MARGINS > c).any() or epsilon == 1e-4, "the grid should reach beyond c"
+    assert (MARGINS > c).any() or epsilon == 1e-4, "MARGINS should reach beyond c for every ε except 1e-4"
     at_c = margin_gradients(
         lambda delta: pair_mode_seeking_loss(delta, beta, epsilon), torch.tensor([c], dtype=torch.float64), beta
     )
@@ -314,17 +316,15 @@ def test_at_two_responses_ms_is_a_multiple_of_dpo_up_to_the_margin_c(epsilon: fl
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.3])
-def test_smoothed_dpo_reverses_where_ms_does(epsilon: float) -> None:
-    """With the same ε the two are parallel at every margin, beyond c as well: cDPO is the control for MS on pairs."""
+def test_the_gradient_of_smoothed_dpo_reverses_where_that_of_ms_does(epsilon: float) -> None:
+    """With the same ε, the gradients of MS and smoothed DPO (cDPO) are parallel at every margin, beyond c as well: cDPO is the control for MS on pairs."""
     ms = margin_gradients(lambda delta: pair_mode_seeking_loss(delta, 0.5, epsilon), MARGINS, 0.5)
     smoothed = margin_gradients(lambda delta: pair_dpo_loss(delta, 0.5, epsilon), MARGINS, 0.5)
     assert ((ms * smoothed).sum(dim=-1) > 0).all()
 
 
-def test_at_the_reference_all_losses_have_parallel_gradients_on_a_batch_of_pairs() -> None:
-    """Δ = 0 and hard labels: the gradients of a batch through any parameters are parallel, MS's c / 2 times DPO's; IPO's, NCA's and λ's are parallel to
-    them too.
-    """
+def test_at_the_reference_all_losses_but_rloo_have_parallel_gradients_on_a_batch_of_pairs() -> None:
+    """Δ = 0, any parameters: the gradient of MS over a batch is c / 2 times that of DPO; with hard labels those of IPO, NCA and λ are parallel to it."""
     weights = torch.zeros(6, requires_grad=True, dtype=torch.float64)
     features = normal(32, 2, 6, seed=7)
     hard = torch.tensor([hard_label(0.0)], dtype=torch.float64).expand(32, 2)
@@ -350,7 +350,7 @@ def test_at_the_reference_rloo_is_a_multiple_of_ms(size: int) -> None:
     assert torch.allclose(rloo, size / ((size - 1) * 0.3) * ms, rtol=1e-12)
 
 
-def test_at_the_reference_ms_follows_the_rewards_and_dpo_their_shares() -> None:
+def test_at_the_reference_the_gradient_of_ms_follows_the_rewards_and_that_of_dpo_their_softmax() -> None:
     """K > 2, Δ = 0: −∇MS ∝ r − mean(r), a policy gradient with the group's mean as baseline; −∇DPO ∝ p_r − 1 / K."""
     rewards, zero = normal(5, 8, seed=8), torch.zeros(5, 8, dtype=torch.float64, requires_grad=True)
     (ms,) = torch.autograd.grad(mode_seeking_loss(zero, rewards, 0.3, 0.2).sum(), zero)

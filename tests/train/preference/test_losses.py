@@ -49,7 +49,7 @@ def test_both_losses_equal_numbers_worked_by_hand() -> None:
 def test_losses_equal_the_slow_reference(
     pairs: list[tuple[float, float]], beta_policy: float, beta_reward: float
 ) -> None:
-    delta, rewards = ([side for side in sides] for sides in zip(*pairs, strict=True))
+    delta, rewards = (list(column) for column in zip(*pairs, strict=True))
     ms, dpo = by_hand(delta, rewards, beta_policy, beta_reward)
     tensors = torch.tensor([delta]), torch.tensor([rewards])
     assert mode_seeking_loss(*tensors, beta_policy, beta_reward).item() == pytest.approx(ms, rel=1e-4, abs=1e-4)
@@ -57,20 +57,20 @@ def test_losses_equal_the_slow_reference(
 
 
 def test_mode_seeking_loss_is_zero_at_the_target() -> None:
-    """Δ = r / (β_π β_r) makes p_f = p_r: only the product of the betas counts."""
+    """Δ = r / (β_π β_r) makes p_f = p_r: only the product of the betas matters."""
     delta = REWARDS_QK / (0.5 * 0.2)
     assert mode_seeking_loss(delta, REWARDS_QK, 0.5, 0.2).abs().max() < 1e-5
 
 
 @LOSSES
-def test_a_constant_added_to_a_group_changes_nothing(loss: Loss) -> None:
+def test_a_constant_added_to_the_log_ratios_or_rewards_of_a_prompt_leaves_the_loss_unchanged(loss: Loss) -> None:
     before = loss(DELTA_QK, REWARDS_QK, 0.5, 0.3)
     assert torch.allclose(loss(DELTA_QK + 3.0, REWARDS_QK, 0.5, 0.3), before, atol=1e-5)
     assert torch.allclose(loss(DELTA_QK, REWARDS_QK - 2.0, 0.5, 0.3), before, atol=1e-5)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.4])
-def test_pairs_are_the_special_case_of_two_responses(epsilon: float) -> None:
+def test_the_mode_seeking_loss_of_pairs_is_the_general_loss_for_two_responses(epsilon: float) -> None:
     pairs_Q2 = DELTA_QK[:, :2]
     rewards_2 = torch.tensor([math.log(1 - epsilon), math.log(epsilon)]) * 0.7
     general = mode_seeking_loss(pairs_Q2, rewards_2.expand(2, 2), 0.5, 0.7)
@@ -99,7 +99,7 @@ def test_inputs_are_left_unchanged(loss: Loss) -> None:
     assert torch.equal(delta, DELTA_QK) and torch.equal(rewards, REWARDS_QK)
 
 
-def test_a_policy_equal_to_its_reference_has_the_known_losses() -> None:
+def test_the_losses_of_a_policy_equal_to_its_reference_match_the_closed_form() -> None:
     """Δ = 0: DPO is ln 2; mode-seeking is −ln 2 − ½ ln(ε (1 − ε))."""
     zero_Q2 = torch.zeros(1, 2)
     assert dpo_loss(zero_Q2, torch.tensor([hard_label(0.0)]), 0.5, 1.0).item() == pytest.approx(math.log(2), abs=1e-6)

@@ -1,4 +1,4 @@
-"""log π_ref of groups split from many responses: in the order of the groups, the same for any number of groups per pass, and with few passes per prompt."""
+"""log π_ref of groups of responses: in the order of the groups, the same for any number of groups per pass; the groups of a prompt share a pass if they fit."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ WEIGHTS = {"correct": 1.0}
 
 
 class Recorder:
-    """Replaces a layout: computes log-probabilities from token ids alone, and records every forward pass."""
+    """Replaces the packed or plain layout: computes log-probabilities from token ids alone, and records every forward pass."""
 
     def __init__(self) -> None:
         self.passes: list[list[TokenizedGroup]] = []

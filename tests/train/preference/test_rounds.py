@@ -73,7 +73,7 @@ for file in sorted(Path(sys.argv[1]).glob("*.json")):
             os._exit(1)
     print(file.stem, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), sep=": ")
 """
-"""Trains with the settings in each file of a folder, in a child process that is killed at the moment after which the file is named."""
+"""For each settings file in a folder, trains in a child process that is killed at the moment that the file's name gives."""
 MOMENTS = ("at the end", "before training", "sampling", "training")
 
 
@@ -190,7 +190,7 @@ def killed_runs(yes_no_model: Path, prompts: Path, tmp_path_factory: pytest.Temp
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_run_ends_like_an_uninterrupted_one(
+def test_a_resumed_run_ends_like_an_uninterrupted_one(
     moment: str, uninterrupted_run: Path, killed_runs: dict[str, MsSettings]
 ) -> None:
     """The same rows, figures and weights, byte for byte."""
@@ -338,7 +338,9 @@ def test_rewards_follow_the_gold_passages_and_answers_of_the_row() -> None:
     assert with_rewards(unanswerable, refusal).rewards["gold"] == (1.0, 0.0)
 
 
-def test_the_reference_setting_replaces_the_initial_model(base: Path, scored_data: Path, tmp_path: Path) -> None:
+def test_a_reference_other_than_the_initial_model_changes_the_losses(
+    base: Path, scored_data: Path, tmp_path: Path
+) -> None:
     """The losses are the same if the reference is the initial model itself; another model as the reference changes them, and the KL to that model is not 0."""
     runs = {}
     changes = {"rounds": None, "lora": None, "max_steps": 3, "beta": 0.5, "max_length_tokens": 256}

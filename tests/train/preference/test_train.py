@@ -1,5 +1,5 @@
-"""Training on K responses: at K = 2 its losses equal TRL's step by step; a run can be resumed, and two processes train as one; the reference never
-changes, and a reference cache of another model is refused.
+"""Training on K responses: at K = 2 its losses equal TRL's step by step; a run can be resumed, and two processes make the same updates as one; the
+reference never changes, and a reference cache of another model is refused.
 """
 
 import json
@@ -284,11 +284,11 @@ def test_a_reference_cache_of_another_model_or_other_data_is_refused(
     with pytest.raises(UserError, match="with quantise"):
         quantised = MsSettings(**common(base, data, tmp_path / "b", **values)).model_copy(update={"quantise": "nf4"})
         reference_of(quantised, [], list)
-    less = tmp_path / "less"
-    less.mkdir()
-    write_jsonl(less / "train.jsonl", (preference_to_json(preference(number)) for number in range(11)))
+    fewer_rows = tmp_path / "fewer"
+    fewer_rows.mkdir()
+    write_jsonl(fewer_rows / "train.jsonl", (preference_to_json(preference(number)) for number in range(11)))
     with pytest.raises(UserError, match="with data"):
-        train_once(MsSettings(**common(base, less, tmp_path / "b", **values)))
+        train_once(MsSettings(**common(base, fewer_rows, tmp_path / "b", **values)))
     assert cache.read_bytes() == before and not (tmp_path / "b").exists()
     cache.write_bytes(b"no tensors")
     with pytest.raises(UserError, match="not a reference cache"):
@@ -407,7 +407,7 @@ def test_responses_stay_whole_in_split_groups_and_keep_their_rewards(base: Path)
 
 @pytest.mark.parametrize("count", range(2, 20))
 @pytest.mark.parametrize("size", [2, 3, 8, None])
-def test_splitting_into_groups_loses_nothing_and_leaves_no_response_alone(count: int, size: int | None) -> None:
+def test_each_response_is_in_exactly_one_group_of_at_least_two(count: int, size: int | None) -> None:
     groups = split_into_groups(count, size, random.Random(count))
     assert sorted(number for group in groups for number in group) == list(range(count))
     assert all(len(group) >= 2 for group in groups)
@@ -419,7 +419,7 @@ def test_standardised_rewards_do_not_depend_on_offset_and_scale() -> None:
     assert sum(standardise([0.3, 0.9, 0.1])) == pytest.approx(0)
 
 
-def test_pairs_carry_their_label_as_rewards(base: Path) -> None:
+def test_the_rewards_of_a_pair_encode_its_smoothed_label(base: Path) -> None:
     rows, tokenizer = [preference(0)], load_tokenizer(str(base))
     (soft,) = pair_groups(rows, tokenizer, 0.1)
     (hard,) = pair_groups(rows, tokenizer, 0.0)
@@ -448,7 +448,7 @@ def test_the_best_response_is_paired_with_the_worst(base: Path, tmp_path: Path) 
         train_once(MsSettings(**{**values, "output": str(tmp_path / "b")}, rewards=weights, best_against_worst=True))  # type: ignore[arg-type]
 
 
-def test_prompts_with_different_k_count_equally() -> None:
+def test_prompts_with_different_k_have_the_same_losses_together_as_alone() -> None:
     logps = torch.tensor([-1.0, -2.0, -3.0, -1.0, -1.0])
     rewards = torch.tensor([1.0, 0.0, 0.5, 0.0, 1.0])
     objective = Objective("ms", 0.5, 0.5)
@@ -459,7 +459,7 @@ def test_prompts_with_different_k_count_equally() -> None:
     ]
     assert losses.tolist() == pytest.approx(parts)
     assert [each["rewards/accuracies"] for each in figures] == [2 / 3, 0.0], (
-        "the first prompt's two worse responses are in the wrong order; the second prompt's best is no likelier"
+        "the first prompt's two worse responses are in the wrong order; the second prompt's best is no likelier than its other"
     )
     assert mean_figures(figures)["logps/chosen"] == pytest.approx(-1.0)
 
@@ -504,17 +504,17 @@ def test_dev_figures_are_means_over_prompts_not_over_batches(base: Path, tmp_pat
     trainer = response_group_trainer(
         settings, "dpo", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
     )
-    still = trainer.evaluate()
-    assert still["eval_rewards/accuracies"] == 0 and still["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
-    moved = {
+    initial = trainer.evaluate()
+    assert initial["eval_rewards/accuracies"] == 0 and initial["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
+    margins = {
         example.group.tokenized: margin for example, margin in zip(trainer.eval_dataset, (1, 1, 1, 1, -3), strict=True)
     }
     references = {example.group.tokenized: example.reference_K for example in trainer.eval_dataset}
 
-    def moved_logps(model: Any, groups: Any) -> torch.Tensor:
-        return torch.cat([references[group] + torch.tensor([moved[group], 0.0]) for group in groups])
+    def logps_with_margins(model: Any, groups: Any) -> torch.Tensor:
+        return torch.cat([references[group] + torch.tensor([margins[group], 0.0]) for group in groups])
 
-    trainer.logps_of = moved_logps
+    trainer.logps_of = logps_with_margins
     measured = trainer.evaluate()
     assert measured["eval_rewards/accuracies"] == pytest.approx(0.8)
     assert measured["eval_rewards/chosen"] == pytest.approx((4 * 1 - 3) / 5, abs=1e-5)
@@ -543,7 +543,7 @@ def test_unusable_settings_are_refused_before_the_first_step(
     assert not (tmp_path / "run").exists()
 
 
-def test_over_long_rows_are_dropped_with_a_count_on_request(
+def test_with_over_long_drop_long_rows_are_dropped_and_counted(
     base: Path, scored_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tokenizer = load_tokenizer(str(base))

@@ -1,4 +1,4 @@
-"""Preference data: read as it was written, or refused before the first step with file, line and remedy."""
+"""Preference data: read as it was written, or refused before the first training step with file, line and remedy."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ from train.run.data import Splits, check_lengths, read_preferences, read_splits
 
 
 def write_rows(file: Path, *changes: dict[str, Any]) -> Path:
-    """Rows 0, 1, … of tests/train/world.py with some columns replaced (None drops the column)."""
+    """Write rows 0, 1, … of tests/train/world.py to `file`, with some columns replaced (None drops the column)."""
     rows = [preference_to_json(preference(number)) | change for number, change in enumerate(changes)]
     lines = [json.dumps({key: value for key, value in row.items() if value is not None}) for row in rows]
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Adapters under autocast: inputs are cast once, and losses equal those with PEFT's additional casts to float32 bit for bit."""
+"""Adapters under autocast: inputs are cast once, and losses equal, bit for bit, those with PEFT's additional casts to float32."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +48,7 @@ def train_recording_dtypes(
     dtypes_in_steps = set(dtypes)
     layers = [module for module in trainer.model.modules() if isinstance(module, BaseTunerLayer)]
     assert layers and all(getattr(layer, "cast_input_dtype_enabled", True) for layer in layers), (
-        "PEFT's casts should be on again"
+        "PEFT's casts of inputs should be on again after training"
     )
     rows = [{name: row[name] for name in ("loss", "grad_norm")} for row in trainer.state.log_history if "loss" in row]
     return rows, dtypes_in_steps

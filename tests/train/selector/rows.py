@@ -1,4 +1,4 @@
-"""Made-up relevance data: for each question, the propositions with the highest sums of cosine and `title_in_seeds` are relevant."""
+"""Made-up relevance data: for each question, the propositions with the highest sums of `nearness` and `title_in_seeds` are relevant."""
 
 from typing import Any
 
@@ -8,16 +8,16 @@ from data_synth.relevance.relevance_form import RelevanceRow, relevance_to_json
 from graph.documents.questions import SPLITS
 from graph.retrieve.learned.light import FEATURES
 
-COSINE, TITLE = FEATURES.index("nearness"), FEATURES.index("title_in_seeds")
+SIMILARITY, TITLE = FEATURES.index("nearness"), FEATURES.index("title_in_seeds")
 
 
 def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[RelevanceRow]:
-    """Ten propositions per question; the two with the highest cosine + title_in_seeds, up to noise, are relevant."""
+    """Ten propositions per question; the two with the highest `nearness` + `title_in_seeds` + noise are relevant."""
     random = np.random.default_rng([seed, SPLITS.index(split), len(name)])
     rows = []
     for question in range(questions):
         features_nF = random.uniform(0, 1, (10, len(FEATURES)))
-        worth_n = features_nF[:, COSINE] + features_nF[:, TITLE] + random.normal(0, 0.1, 10)
+        worth_n = features_nF[:, SIMILARITY] + features_nF[:, TITLE] + random.normal(0, 0.1, 10)
         relevant = set(np.argsort(-worth_n)[:2].tolist())
         for place in range(10):
             key = f"{name}-{split}-{question}-{place}"

@@ -54,15 +54,15 @@ def add_unknown_feature(rows: list[Row]) -> None:
     rows[0]["features"]["colour"] = 1.0
 
 
-def replace_feature_by_a_word(rows: list[Row]) -> None:
+def replace_feature_with_a_word(rows: list[Row]) -> None:
     rows[2]["features"]["nearness"] = "near"
 
 
-def replace_feature_by_nan(rows: list[Row]) -> None:
+def replace_feature_with_nan(rows: list[Row]) -> None:
     rows[3]["features"]["nearness"] = float("nan")
 
 
-def replace_label(rows: list[Row]) -> None:
+def set_label_to_2(rows: list[Row]) -> None:
     rows[4]["label"] = 2
 
 
@@ -75,9 +75,9 @@ def remove_text(rows: list[Row]) -> None:
     [
         (remove_feature, r"dev.jsonl line 11: features without 'hops'.*Make the data again"),
         (add_unknown_feature, r"train.jsonl line 1: features with 'colour'"),
-        (replace_feature_by_a_word, "train.jsonl line 3: ValueError"),
-        (replace_feature_by_nan, "train.jsonl line 4: feature nearness is nan"),
-        (replace_label, "train.jsonl line 5: label is 2, expected 0 or 1"),
+        (replace_feature_with_a_word, "train.jsonl line 3: ValueError"),
+        (replace_feature_with_nan, "train.jsonl line 4: feature nearness is nan"),
+        (set_label_to_2, "train.jsonl line 5: label is 2, expected 0 or 1"),
         (remove_text, "train.jsonl line 6: KeyError: 'proposition'"),
     ],
 )
@@ -160,7 +160,7 @@ def test_many_leaks_are_counted_and_a_few_named(tmp_path: Path) -> None:
         read_datasets([write_rows(tmp_path / "a", rows)])
 
 
-def test_two_encoders_are_refused(tmp_path: Path) -> None:
+def test_datasets_of_two_encoders_are_refused(tmp_path: Path) -> None:
     first = write_rows(tmp_path / "a", rows_of_all_splits("a"), "encoder-one")
     second = write_rows(tmp_path / "b", rows_of_all_splits("bb"), "encoder-two")
     with pytest.raises(UserError, match=r"several encoders.*a with encoder-one.*b with encoder-two"):

@@ -25,7 +25,7 @@ def run(*arguments: object) -> Result:
 
 
 @pytest.mark.long
-def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> None:
+def test_a_run_writes_the_selector_its_record_and_a_card_with_its_figures(data: Path, tmp_path: Path) -> None:
     second = write_rows(tmp_path / "b", rows_of_all_splits("bb", seed=1))
     out = tmp_path / "run"
     result = run("--data", data, "--data", second, "--out", out, "--size", "light", "--json")
@@ -42,7 +42,7 @@ def test_a_run_is_a_folder_that_retrieval_reads(data: Path, tmp_path: Path) -> N
     assert set(ranked) == {(name, split) for name in ("a", "b") for split in ("dev", "test")}
     for each in ranked.values():
         assert each["selector"] > 0.85 and each["cosine"] < 0.75, (
-            "the selector should rank better than the cosine alone, because titles count as much"
+            f"{each}: expected the selector above 0.85 and the cosine below 0.75, because relevance depends as much on titles as on the cosine"
         )
     assert (out / "reliability.png").read_bytes()[:4] == b"\x89PNG"
     card = (out / "README.md").read_text()
@@ -100,5 +100,7 @@ def test_bad_input_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
     for arguments, message in cases:
         result = run(*arguments)
         with pytest.raises(UserError, match=message):
-            raise result.exception or AssertionError(result.output)
+            raise result.exception or AssertionError(
+                f"{arguments}: no error; expected {message!r}; output: {result.output}"
+            )
     assert not out.exists() and not (tmp_path / "run.partial").exists()

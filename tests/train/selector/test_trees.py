@@ -25,7 +25,7 @@ def settings(**changes: object) -> SelectorSettings:
 
 
 @pytest.mark.parametrize("leaves", [2, 8, 31])
-def test_the_arrays_predict_as_scikit_learn_does(splits: dict[str, Examples], leaves: int) -> None:
+def test_trees_as_arrays_predict_as_scikit_learn_does(splits: dict[str, Examples], leaves: int) -> None:
     classifier = fit_trees(splits["train"], splits["dev"], settings(max_leaves=leaves, min_examples_per_leaf=5))
     forest = to_forest(classifier, classifier.n_iter_, 1.0)
     features_nF = np.concatenate(

@@ -25,7 +25,7 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
 QUESTION = "In which village was the founder of the yard that built the Lantern born?"
-"""Its second hop: the yard that the Lantern's passage names."""
+"""The second hop leads to the passages about the yard, which the Lantern's passage names."""
 
 
 def stump(feature: str, cut: float, encoder: str, above: float = 2.0) -> Hop:
@@ -93,7 +93,7 @@ def test_every_passage_of_the_pool_has_exactly_one_row_without_a_link(isles: Ind
 
 
 def planted_index(folder: Path, minilm: Encoder) -> Index:
-    """An index whose gold passage shares no word with the question and is dissimilar to it; ten other passages are more similar."""
+    """An index whose gold passage shares no word with the question and is dissimilar to it; ten other passages are more similar to the question."""
     near = [
         Document(
             f"near-{i}", f"Song {i}", f"Song {i} is a song about a town. Its performer was born in a town in 19{i}0."
@@ -135,7 +135,9 @@ def test_a_large_index_is_searched_in_part(isles: Index, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("question", ["?", "Who", "東京", "the of and"])
-def test_uninformative_questions_have_rows_too(isles: Index, question: str) -> None:
+def test_questions_without_known_content_words_get_finite_features_for_every_passage(
+    isles: Index, question: str
+) -> None:
     _, rows = rows_of(isles, question)
     assert np.isfinite(rows.features_XF).all() and len(rows.candidates_C) == 5
 

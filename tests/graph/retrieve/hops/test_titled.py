@@ -54,7 +54,7 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> Index:
         ("the", "Alcohol laws", False),
     ],
 )
-def test_a_title_matches_only_with_a_new_name_and_half_of_its_other_words_in_the_question(
+def test_a_title_matches_only_with_a_new_name_and_at_least_half_of_its_other_words_in_the_question(
     name: str, title: str, expected: bool
 ) -> None:
     assert title_adds_question_words(content_forms(name), content_forms(title), content_forms(QUESTION)) == expected
@@ -72,13 +72,13 @@ def test_a_link_to_a_title_with_question_words_has_no_mention_penalty_and_gains_
     mentions = len(np.flatnonzero(data.proposition_entity_NE[:, [tarnia]].toarray()))
     raised = raise_by_titles(states, links, QUESTION, own_P).worth_X
     assert raised == pytest.approx([1 + mention_loss(np.array(mentions)) + TITLE_GAIN, 1, 1, 1]) and mentions > 1
-    far = Links(to_X, np.full(4, -9, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
-    assert np.array_equal(raise_by_titles(states, far, QUESTION, own_P).worth_X, far.worth_X), (
+    weak = Links(to_X, np.full(4, -9, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
+    assert np.array_equal(raise_by_titles(states, weak, QUESTION, own_P).worth_X, weak.worth_X), (
         "links with a very low worth are not raised"
     )
 
 
-def test_the_laws_of_the_state_that_was_found_rank_before_those_of_others(
+def test_the_laws_of_the_state_that_was_found_rank_before_those_of_other_states(
     states: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sources_found() -> list[str]:

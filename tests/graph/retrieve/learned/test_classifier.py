@@ -85,7 +85,7 @@ def forests(draw: st.DrawFn) -> Forest:
 
 
 def slow_logit(forest: Forest, features_F: list[float]) -> float:
-    """The logit of one example, passed down one tree after another."""
+    """The logit of one example, computed by walking down one tree after another."""
     total = forest.base
     for node in forest.root_T.tolist():
         while forest.left_V[node] != node:
@@ -123,7 +123,7 @@ def test_a_selector_that_was_trained_again_is_read_again(tmp_path: Path) -> None
 
 
 def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) -> str:
-    """The folder of a saved selector with other columns or header entries; None leaves a column out."""
+    """Save a selector with these header entries and columns replaced (None: the column is left out); return its folder."""
     save_selector(folder, one_stump())
     file = folder / SELECTOR_FILE
     with safe_open(file, framework="numpy") as opened:
@@ -152,7 +152,7 @@ def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) 
         ({"features": 15}, {}, "not a selector file"),
     ],
 )
-def test_a_file_that_is_not_a_selector_is_refused(
+def test_a_damaged_or_incompatible_selector_file_is_refused(
     tmp_path: Path, header: dict[str, Any], columns: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
@@ -179,7 +179,7 @@ def save_selector_for(index: Index, folder: Path, cut: float = 0.25, threshold: 
     return str(folder)
 
 
-def test_a_selector_returns_each_row_that_reaches_the_threshold_exactly_once_and_the_most_probable_first(
+def test_a_selector_returns_the_rows_that_reach_the_threshold_without_duplicates_and_most_probable_first(
     isles: Index, tmp_path: Path
 ) -> None:
     query, rows = query_of(isles, QUESTION), np.arange(len(isles.data.proposition_ids))
@@ -212,7 +212,7 @@ def test_a_selector_of_another_encoder_is_refused(isles: Index, tmp_path: Path, 
 def test_local_ranks_by_the_probabilities_of_the_selector(
     isles: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """If the selector finds nothing relevant, the ranking equals that of `hops` without the scores of the question's words; otherwise the score of a
+    """If the selector finds nothing relevant, the ranking equals that of `hops` (neither scores the question's words here); otherwise the score of a
     passage rises in proportion to the highest probability of relevance of its propositions.
     """
     leave_words_out(monkeypatch)

@@ -77,7 +77,7 @@ def test_every_mode_can_be_reranked_and_is_unchanged_without_a_reranker(
     assert replace(before, trace=after.trace) == after
 
 
-def test_equal_scores_keep_the_order_and_all_kinds_share_one_scale() -> None:
+def test_equal_scores_keep_the_order_and_passages_and_summaries_are_ranked_together() -> None:
     passages = tuple(Scored(Passage(f"p{n}", "s", "", n, 0, 1, f"text {n}"), 1.0 - n) for n in range(3))
     evidence = Evidence(
         "q",

@@ -1,4 +1,4 @@
-"""`global`: anchors, communities that cover them, contributions; each formula compared with a slow reference or a hand-worked case."""
+"""The mode `global`: anchors, communities that cover them, contributions; formulas are compared with a slow reference or with a case worked by hand."""
 
 import json
 import time
@@ -166,7 +166,9 @@ def test_no_ancestor_or_descendant_of_a_chosen_community_is_chosen() -> None:
 
 @given(st.integers(0, 10_000))
 @settings(max_examples=40, deadline=None)
-def test_the_cover_stays_within_its_budget_and_covers_as_much_as_it_can(seed: int) -> None:
+def test_the_cover_stays_within_its_budget_and_omits_no_affordable_community_with_an_uncovered_anchor(
+    seed: int,
+) -> None:
     random = np.random.default_rng(seed)
     members = [sorted(random.choice(30, size=random.integers(1, 8), replace=False).tolist()) for _ in range(12)]
     cost = {row: int(random.integers(1, 6)) for row in range(12)}
@@ -196,7 +198,7 @@ def test_a_statement_that_does_not_fit_is_skipped_and_shorter_ones_follow(guilds
     assert community.propositions.tolist() == [1, 3] and tokens == MAX_COMMUNITY_TOKENS == 2_000
 
 
-def test_chosen_communities_cover_the_anchors_and_name_their_passages(guilds: Index) -> None:
+def test_chosen_communities_cover_the_anchors_and_list_their_passages(guilds: Index) -> None:
     anchors = [0, 10, 20, 30]
     communities = choose_communities(guilds, query_of(guilds, QUESTION), anchors)
     assert set(anchors) <= {int(row) for community in communities for row in community.propositions}
@@ -211,7 +213,7 @@ def test_the_best_excerpts_are_moved_to_both_ends_of_the_context() -> None:
     assert in_prompt_order((), found) == ()
 
 
-def test_without_a_model_every_community_contributes_in_turn(guilds: Index) -> None:
+def test_without_a_model_the_passages_come_from_several_guilds(guilds: Index) -> None:
     found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=5))
     guilds_found = {passage.item.source.split("-")[0] for passage in found.passages}
     assert len(found.passages) == 5 and len(guilds_found) >= 3

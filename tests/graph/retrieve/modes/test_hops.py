@@ -65,7 +65,7 @@ def test_the_passage_of_a_single_hop_question_is_ranked_first(isles: Index) -> N
     assert found.passages[0].item.source == "bread"
 
 
-def test_results_are_repeatable_and_scores_decrease(isles: Index) -> None:
+def test_results_are_repeatable_distinct_and_sorted_by_score(isles: Index) -> None:
     found = retrieve(isles, "Who founded the Marlow Yard?", HOPS)
     scores = [passage.score for passage in found.passages]
     assert scores == sorted(scores, reverse=True) and len({p.item.id for p in found.passages}) == len(scores)

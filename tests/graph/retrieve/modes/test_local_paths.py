@@ -1,4 +1,4 @@
-"""`paths` and `local`: declared edges, hand-worked scores, selection and suggestions (docs/developers/behaviours.md, 22)."""
+"""`paths` and `local`: links between the propositions of a path, hand-worked scores, selection and suggestions (docs/developers/behaviours.md, 22)."""
 
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from graph.retrieve.parts.suggest import suggest
 from graph.retrieve.retrieve import retrieve
 
 
-def test_min_max_of_a_constant_list_is_defined() -> None:
+def test_min_max_of_a_constant_list_is_1() -> None:
     assert min_max(np.array([2.0, 2.0], np.float32)).tolist() == [1, 1]
     assert min_max(np.array([1.0, 3.0, 2.0], np.float32)).tolist() == [0, 1, 0.5]
 
@@ -27,7 +27,9 @@ def test_the_score_of_a_path_of_one_proposition_is_its_cosine_and_all_lengths_sh
     assert path_score(vectors, vectors @ query, 0) == pytest.approx(1.4 / np.sqrt(2))
 
 
-def test_every_hop_of_a_path_follows_a_declared_edge_or_leads_to_another_start(isles: Index) -> None:
+def test_each_proposition_of_a_path_shares_an_entity_with_the_one_before_or_is_one_of_the_three_best(
+    isles: Index,
+) -> None:
     rows = np.arange(len(isles.data.proposition_ids))
     near = neighbours(isles, rows).toarray() > 0
     assert near.any() and not near.diagonal().any()
@@ -74,7 +76,7 @@ def test_local_without_a_selector_selects_by_the_threshold(isles: Index) -> None
 
 
 @pytest.mark.parametrize("mode", ["paths", "local"])
-def test_single_hop_questions_find_their_passage_first(isles: Index, mode: str) -> None:
+def test_a_single_hop_question_finds_its_passage_first(isles: Index, mode: str) -> None:
     settings = RetrieveSettings(mode=mode, top_k=5)  # type: ignore[arg-type]
     found = retrieve(isles, "From what is kelp bread baked?", settings)
     assert found.passages[0].item.source == "bread"

@@ -66,7 +66,7 @@ def answer(question: str) -> str:
 
 
 def planner(plan: object, resolve: Callable[[str], str] = answer) -> ScriptedModel:
-    """A model that replies with `plan` and answers each sub-question by `resolve`."""
+    """A model that replies with `plan` and answers each sub-question with the result of `resolve`."""
     return ScriptedModel(
         lambda request: json.dumps(
             plan if is_plan(request) else {"answer": resolve(question_in(request)), "passages": [1]}

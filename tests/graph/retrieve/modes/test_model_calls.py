@@ -45,7 +45,7 @@ def select_all(request: CompletionRequest) -> object:
 
 
 class FailingModel(ScriptedModel):
-    """Answers `calls` calls, then no more."""
+    """Answers the first `calls` calls; raises UserError for later ones."""
 
     def __init__(self, model: ScriptedModel, calls: int) -> None:
         super().__init__(model._reply)

@@ -1,4 +1,4 @@
-"""`statements` and `topics`: keywords, paths along declared edges only, each score compared with a slow reference (docs/developers/behaviours.md, 22)."""
+"""`statements` and `topics`: keywords, paths through shared entities, each score compared with a slow reference (docs/developers/behaviours.md, 22)."""
 
 import itertools
 from functools import partial
@@ -48,7 +48,7 @@ def slow_score(index: Index, rows: list[int], query_D: np.ndarray) -> float:
     return float(path @ query_D / np.linalg.norm(path))
 
 
-def test_keywords_are_the_entities_in_the_question_and_their_synonyms_count(isles: Index) -> None:
+def test_keywords_are_the_entities_in_the_question_and_each_counts_once_per_proposition(isles: Index) -> None:
     names = {isles.data.entity_texts[row] for row in keywords_of(isles, QUESTION)}
     assert names == {"marlow yard", "lantern"}
     assert keywords_of(isles, "what is it?").tolist() == []
@@ -69,7 +69,7 @@ def test_propositions_with_more_keywords_come_first_and_ties_are_broken_by_cosin
     dissimilar = np.where(counts == 2, np.float32(-9), cosines)
     first = keyword_propositions(isles, keywords_of(isles, QUESTION), dissimilar, 100)
     assert counts[first].tolist() == sorted(counts[counts > 0], reverse=True), (
-        "propositions with more keywords come first, whatever their cosine"
+        "propositions with more keywords should come first, whatever their cosine"
     )
 
 
@@ -92,7 +92,7 @@ def documents_of(index: Index, row: int) -> set[int]:
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 100), st.integers(1, 6), st.integers(1, 4), st.booleans())
-def test_every_hop_is_a_shared_entity_and_every_worth_equals_a_slow_reference(
+def test_every_step_shares_an_entity_and_every_score_equals_a_slow_reference(
     isles: Index, seed: int, width: int, depth: int, by_meaning: bool
 ) -> None:
     random = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""The settings `suggestions` change the walk of `local` and `global` and nothing else; the defaults give the same result as no settings."""
+"""The settings `suggestions` change the walk of `local` and `global`; empty settings give the same result as none."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,9 @@ def reference_mass(index: Index, cosines_N: Floats, known: Ints, damping: float,
 
 @pytest.mark.parametrize("damping", [0.1, 0.5, 0.85, 0.95])
 @pytest.mark.parametrize("structure_weight", [0.0, 0.25, 0.5, 1.0])
-def test_the_walk_follows_its_settings(guilds: Index, damping: float, structure_weight: float) -> None:
+def test_the_walk_gives_the_masses_of_the_reference_solution_for_all_settings(
+    guilds: Index, damping: float, structure_weight: float
+) -> None:
     cosines_N = guilds.data.proposition_vectors_ND @ query_of(guilds, QUESTION).vector_D
     known = np.argsort(-cosines_N, kind="stable")[:2]
     walk = SuggestSettings(damping=damping, structure_weight=structure_weight)
@@ -59,7 +61,7 @@ def test_the_walk_follows_its_settings(guilds: Index, damping: float, structure_
     assert len(found.rows) and np.allclose(mass_N, expected_N, atol=2e-5)
 
 
-def test_at_lambda_1_the_question_does_not_influence_the_walk(guilds: Index) -> None:
+def test_at_structure_weight_1_the_question_does_not_influence_the_walk(guilds: Index) -> None:
     cosines = [
         guilds.data.proposition_vectors_ND @ query_of(guilds, text).vector_D for text in (QUESTION, "the islands")
     ]
@@ -96,14 +98,14 @@ def anchors_in(steps: tuple[str, ...]) -> list[str]:
 
 
 def test_rounds_use_the_walk_settings(guilds: Index) -> None:
-    """In the first round, the selector is offered the walk's suggestions and a few propositions nearest to the question; if the walk never leaves its
-    seeds, only the nearest ones.
+    """In the first round, the selector gets the walk's suggestions and the few propositions nearest to the question; if the walk never leaves its
+    seeds, only the nearest propositions.
     """
     query = query_of(guilds, QUESTION)
     cosines_N = guilds.data.proposition_vectors_ND @ query.vector_D
     nearest = np.argsort(-cosines_N, kind="stable")
 
-    def second_offer(damping: float) -> list[int]:
+    def offered_in_first_round(damping: float) -> list[int]:
         calls: list[Ints] = []
 
         def select(index: Index, query: Query, rows: Ints) -> Ints:
@@ -111,12 +113,12 @@ def test_rounds_use_the_walk_settings(guilds: Index) -> None:
             return rows[:1]
 
         run_rounds(guilds, query, nearest[-2:], cosines_N, select, 6, SuggestSettings(damping=damping))
-        return calls[1].tolist()
+        return calls[1].tolist()  # The first call selects the propositions to start from.
 
     known = int(nearest[-2])
-    assert second_offer(0) == [row for row in nearest[:6].tolist() if row != known]
+    assert offered_in_first_round(0) == [row for row in nearest[:6].tolist() if row != known]
     suggested = suggest(guilds, cosines_N, nearest[-2:-1], 7, SuggestSettings()).rows.tolist()
-    assert suggested[0] not in nearest[:5] and second_offer(0.85)[: len(suggested)] == suggested
+    assert suggested[0] not in nearest[:5] and offered_in_first_round(0.85)[: len(suggested)] == suggested
 
 
 def test_the_default_walk_settings_are_those_of_trained_selectors() -> None:

@@ -44,8 +44,7 @@ def combine(similarity: list[float], bm25: list[float]) -> list[float]:
 
 def test_the_formula_equals_a_worked_example() -> None:
     """The median is .2; .3 and .7 are above it, so s² = (.01 + .25) / 2 = .13. The last passage has z = −.1/s, so −z²/2 = −.0385 nats, and gains
-    2 from
-       its word.
+    2 from its word.
     """
     found = combine([0.3, 0.7, 0.2, 0.0, 0.1], [0, 0, 0, 0, 2])
     assert found[:4] == pytest.approx([0.3, 0.7, 0.2, 0.0]) and found[4] == pytest.approx(
@@ -74,7 +73,9 @@ def test_a_higher_similarity_or_bm25_score_never_lowers_the_rank_of_a_passage(
 
 
 @given(similarities, st.integers(0, 9))
-def test_without_words_nothing_changes(similarity: list[float], everywhere: int) -> None:
+def test_words_that_do_not_distinguish_passages_leave_similarity_unchanged(
+    similarity: list[float], everywhere: int
+) -> None:
     """Without any word, or with a word that every passage contains equally often."""
     similarity_P = np.array(similarity, np.float32)
     assert (
@@ -93,7 +94,7 @@ def test_another_scale_of_cosines_does_not_change_the_order(
 
 
 @pytest.mark.parametrize("similarity", [[], [0.4], [0.4, 0.4, 0.4], [0.1, 0.4, 0.4]])
-def test_without_a_spread_similarity_is_unchanged(similarity: list[float]) -> None:
+def test_similarity_is_unchanged_if_none_exceeds_its_median(similarity: list[float]) -> None:
     assert combine(similarity, [5.0] * len(similarity)) == pytest.approx(similarity)
 
 
@@ -148,8 +149,8 @@ def log(tmp_path_factory: pytest.TempPathFactory, minilm: Encoder) -> Index:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_rare_word_or_a_number_finds_its_passage(log: Index, question: str) -> None:
-    """The passage is first, and its path names the word."""
+def test_a_rare_number_in_the_question_finds_its_passage(log: Index, question: str) -> None:
+    """The passage is first, and its path names a rare number."""
     found = retrieve(log, question, RetrieveSettings(mode="hops", top_k=3))
     assert found.passages[0].item.source == QUESTIONS[question]
     assert any(rare in found.paths[0][-1] for rare in ("“48219”", "“48231”", "“5512”"))

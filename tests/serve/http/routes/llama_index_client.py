@@ -13,20 +13,21 @@ from openai.types.responses.response_output_text import AnnotationFileCitation
 SEARCH = {"type": "file_search", "vector_store_ids": ["index"], "max_num_results": 3}
 SERVER = {"api_key": "none", "max_retries": 0, "timeout": 240}
 GREEDY: dict[str, Any] = {"model": sys.argv[3], "temperature": 0, "context_window": 8192, **SERVER}
-TOKENS = 32
+MAX_TOKENS = 32
 
 
-def citations_of(text: str, notes: list[Any]) -> list[tuple[str, str, str, str]]:
-    """The type, file, address and cited characters of every annotation."""
+def citations_of(text: str, raw_annotations: list[Any]) -> list[tuple[str, str, str, str]]:
+    """The type, file name, URL and cited text of every annotation."""
     annotations = [
-        AnnotationFileCitation.model_validate(each if isinstance(each, dict) else each.model_dump()) for each in notes
+        AnnotationFileCitation.model_validate(each if isinstance(each, dict) else each.model_dump())
+        for each in raw_annotations
     ]
     return [(each.type, each.filename, each.url, text[each.index : each.end_index]) for each in annotations]  # type: ignore[attr-defined]
 
 
 def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
     """The text, thoughts, citations and tool calls that LlamaIndex's Responses class reads from a response, both whole and streamed."""
-    model = OpenAIResponses(api_base=url, built_in_tools=[SEARCH], max_output_tokens=TOKENS, **GREEDY)
+    model = OpenAIResponses(api_base=url, built_in_tools=[SEARCH], max_output_tokens=MAX_TOKENS, **GREEDY)
     whole = model.chat(messages)
     thought = [block.content for block in whole.message.blocks if isinstance(block, ThinkingBlock)]
     pieces = list(model.stream_chat(messages))
@@ -42,8 +43,8 @@ def responses(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
 
 
 def chat(url: str, messages: list[ChatMessage]) -> dict[str, Any]:
-    """The text that LlamaIndex's class for OpenAI-compatible servers reads from a reply, whole and streamed, and the numbers of our citations in its `raw`."""
-    model = OpenAILike(api_base=url, is_chat_model=True, max_tokens=TOKENS, **GREEDY)
+    """What LlamaIndex's class for OpenAI-compatible servers reads from a reply, whole and streamed: the text, and the numbers of the citations in `raw`."""
+    model = OpenAILike(api_base=url, is_chat_model=True, max_tokens=MAX_TOKENS, **GREEDY)
     whole = model.chat(messages)
     pieces = list(model.stream_chat(messages))
     deltas = [each.raw.choices[0].delta for each in pieces if each.raw.choices]

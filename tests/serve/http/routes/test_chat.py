@@ -284,7 +284,7 @@ def test_the_nearest_passage_replaces_an_empty_answer(stack: Stack, stream: bool
         message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
         content = message["content"]
     title = "" if found["text"].startswith(found["title"]) else f"{found['title']}: "
-    passage = f"The passage nearest to the question: {title}{found['text']} [1]"
+    passage = f"The passage that best matches the question: {title}{found['text']} [1]"
     assert content.strip() == f"{NO_ANSWER} {passage}"
     assert message["answered"] is False and message["unsupported"] == []
     assert [each["text"] for each in message["citations"]] == [found["text"]]

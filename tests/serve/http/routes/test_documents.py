@@ -124,7 +124,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
                 content=body.encode(),
                 headers={"Content-Type": "multipart/form-data; boundary=b"},
             )
-            # The form parser strips the folders of a Windows path; the rest is a plain name.
+            # The form parser strips the folders of a Windows path and leaves a plain name.
             assert raw.status_code == (200 if name.startswith("C:") else 400), (name, raw.text)
         response = running.post("/v1/documents/files", files={"files": ("link.md", b"A harmless note.")})
         assert response.status_code == 200
@@ -157,7 +157,7 @@ def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: byt
 def test_an_extraction_model_that_does_not_answer_is_reported_without_its_address(
     tmp_path: Path, no_waiting: None
 ) -> None:
-    """The status is that of a failure of the server, not of a wrong request; search still works."""
+    """The status says that the server failed, not that the request was wrong; search still works."""
     with chat_server(lambda body, number: "x") as upstream:
         url = upstream.url
     settings = parse_settings(IndexSettings, {"extractor": "llm", "extractor_model": f"openai:m@{url}"}, "test")

@@ -1,4 +1,4 @@
-"""Feedback over HTTP: stored unchanged, listed and deleted by the name of its author, and refused if the server accepts none."""
+"""Feedback over HTTP: stored unchanged, listed and deleted under its author's name, and refused if the server accepts none."""
 
 from pathlib import Path
 from typing import Any

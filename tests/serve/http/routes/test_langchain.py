@@ -91,7 +91,7 @@ def test_an_unsupported_field_is_refused_and_named(stack: Stack) -> None:
     assert upstream.requests == []
 
 
-def test_embeddings_are_those_of_the_encoder(stack: Stack) -> None:
+def test_embeddings_equal_those_that_the_openai_client_gets(stack: Stack) -> None:
     running, _ = stack()
     encoder = OpenAIEmbeddings(
         base_url=f"{running.url}/v1", api_key="none", model="minilm", check_embedding_ctx_length=False

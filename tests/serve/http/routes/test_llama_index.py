@@ -1,6 +1,6 @@
-"""LlamaIndex's classes against a live server, run with the Python that MODEGRAPH_LLAMA_INDEX_PYTHON names.
+"""LlamaIndex's classes as clients of a live server, run with the Python interpreter that MODEGRAPH_LLAMA_INDEX_PYTHON names.
 
-llama-index-llms-openai needs openai below 3 and this project needs openai 3: they cannot be installed together.
+llama-index-llms-openai needs openai below 3 and this project needs openai 3, so they cannot be installed together.
 """
 
 import json
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def client_output(url: str, model: str = "tiny") -> Any:
-    """The parsed output of the client."""
+    """The parsed output of llama_index_client.py."""
     environment = {**os.environ, "OPENAI_API_KEY": "none"}
     environment.pop("PYTHONPATH", None)
     process = subprocess.run(

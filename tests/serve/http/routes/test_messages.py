@@ -178,7 +178,7 @@ def test_retrieval_options_are_accepted(stack: Stack) -> None:
         ({"model": "claude"}, 404, "model"),
     ],
 )
-def test_an_unsupported_field_is_refused_and_named(
+def test_an_unsupported_field_or_value_is_refused_before_the_model_is_called(
     shared_stack: tuple[Running, ChatServer], fields: dict[str, Any], status: int, place: str
 ) -> None:
     running, upstream = shared_stack

@@ -66,7 +66,7 @@ def test_an_invalid_count_or_offset_is_refused_and_named(
     assert running.post("/v1/questions").status_code == 405
 
 
-def test_a_key_needs_read_access_and_gets_questions_about_documents_that_it_may_see(tmp_path: Path) -> None:
+def test_a_key_needs_read_access_and_gets_questions_only_about_documents_that_it_may_read(tmp_path: Path) -> None:
     build_index(tmp_path / "index", ISLES, SETTINGS, lambda spec: HashEncoder())
     new_keys = {
         "all": make_key("all", scopes=("read",)),
@@ -76,15 +76,15 @@ def test_a_key_needs_read_access_and_gets_questions_about_documents_that_it_may_
     }
     change_keys(tmp_path / "keys.json", lambda keys: [key for key, _ in new_keys.values()])
     with serving(tmp_path / "index", None, keys=str(tmp_path / "keys.json")) as running:
-        answers = {
+        responses = {
             name: running.get("/v1/questions", headers={"Authorization": f"Bearer {text}"})
             for name, (_, text) in new_keys.items()
         }
         assert running.get("/v1/questions").status_code == 401
-    assert [answers[name].status_code for name in new_keys] == [200, 200, 403, 403]
-    assert answers["write"].json()["error"]["code"] == "not_allowed"
-    assert {row["gold_ids"][0] for row in answers["tarn"].json()["questions"]} == {"tarn"}
-    assert len({row["gold_ids"][0] for row in answers["all"].json()["questions"]}) == 5
+    assert [responses[name].status_code for name in new_keys] == [200, 200, 403, 403]
+    assert responses["write"].json()["error"]["code"] == "not_allowed"
+    assert {row["gold_ids"][0] for row in responses["tarn"].json()["questions"]} == {"tarn"}
+    assert len({row["gold_ids"][0] for row in responses["all"].json()["questions"]}) == 5
 
 
 def test_searches_work_while_questions_are_made_once_for_all_requests(

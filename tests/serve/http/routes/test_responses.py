@@ -56,7 +56,7 @@ def without_repeated_deltas(kinds: list[str]) -> list[str]:
     return [kind for n, kind in enumerate(kinds) if not (n and kinds[n - 1] == kind and kind.endswith("delta"))]
 
 
-def test_a_response_searches_thinks_and_answers(stack: Stack) -> None:
+def test_a_response_contains_the_search_the_reasoning_and_the_answer(stack: Stack) -> None:
     running, upstream = stack(REPLY)
     response = ask(running, include=["file_search_call.results"], instructions="Answer in Welsh.")
     Response.model_validate(
@@ -177,7 +177,7 @@ def cut_stream(body: dict[str, Any], field: str = "content") -> str:
     return "".join(f"data: {json.dumps(each)}\n\n" for each in chunks) + "data: [DONE]\n\n"
 
 
-def test_a_conversation_is_read_and_a_remark_triggers_no_search(stack: Stack) -> None:
+def test_the_whole_conversation_reaches_the_model_and_a_remark_triggers_no_search(stack: Stack) -> None:
     running, upstream = stack("You are welcome.")
     first = ask(running).model_dump()["output"]
     conversation = [{"role": "user", "content": QUESTION}, *first, {"role": "user", "content": "Thanks!"}]

@@ -24,19 +24,19 @@ TOKENS = 32
 
 
 @pytest.fixture(scope="module")
-def running(shared_isles: Path) -> Iterator[Running]:
-    with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as server:
-        yield server
+def server(shared_isles: Path) -> Iterator[Running]:
+    with serving(shared_isles, "hf:smollm2", request_timeout_s=280) as running:
+        yield running
 
 
-def test_the_openai_client_reads_whole_and_streamed_answers(running: Running) -> None:
+def test_the_openai_client_reads_whole_and_streamed_answers(server: Running) -> None:
     request_body: dict[str, Any] = {
         "model": "smollm2",
         "input": QUESTION,
         "tools": [SEARCH],
         "max_output_tokens": TOKENS,
     }
-    client = running.client().with_options(timeout=280)
+    client = server.client().with_options(timeout=280)
     whole = client.responses.create(**request_body, **GREEDY)
     with client.responses.stream(**request_body, **GREEDY) as stream:
         list(stream)
@@ -53,8 +53,8 @@ def test_the_openai_client_reads_whole_and_streamed_answers(running: Running) ->
                 assert content.text[note.index : end] in marks and note.filename
 
 
-def test_the_anthropic_client_reads_whole_and_streamed_answers(running: Running) -> None:
-    client = anthropic.Anthropic(base_url=running.url, api_key="none", max_retries=0, timeout=280)
+def test_the_anthropic_client_reads_whole_and_streamed_answers(server: Running) -> None:
+    client = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0, timeout=280)
     request_body: dict[str, Any] = {
         "model": "smollm2",
         "max_tokens": TOKENS,
@@ -71,8 +71,8 @@ def test_the_anthropic_client_reads_whole_and_streamed_answers(running: Running)
             assert note.attributed or f"[{note.search_result_index + 1}]" in block.text  # type: ignore[union-attr]
 
 
-def test_langchain_reads_whole_and_streamed_answers(running: Running) -> None:
-    fields: dict[str, Any] = {"model": "smollm2", "base_url": f"{running.url}/v1", "api_key": "none", "timeout": 280}
+def test_langchain_reads_whole_and_streamed_answers(server: Running) -> None:
+    fields: dict[str, Any] = {"model": "smollm2", "base_url": f"{server.url}/v1", "api_key": "none", "timeout": 280}
     model = ChatOpenAI(**fields, **GREEDY, use_responses_api=True, max_retries=0).bind_tools([SEARCH])
     whole = model.invoke(QUESTION, max_output_tokens=TOKENS)
     pieces = list(model.stream(QUESTION, max_output_tokens=TOKENS))
@@ -81,10 +81,10 @@ def test_langchain_reads_whole_and_streamed_answers(running: Running) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_mcp_client_reads_answers_of_the_ask_tool(running: Running, version: str) -> None:
+def test_the_mcp_client_reads_an_answer_from_the_ask_tool(server: Running, version: str) -> None:
     async def ask(client: Client) -> dict[str, Any]:
         return await call_tool(client, "ask", question=QUESTION, k=2)
 
-    answer = with_client(running, version, ask)
+    answer = with_client(server, version, ask)
     assert answer["answer"]
     assert {each["number"] for each in answer["citations"]} <= {1, 2}

@@ -17,7 +17,7 @@ TEXTS = ["kelp bread of Tarn", "the Marlow Yard built ships", "kelp"]
 
 
 @pytest.mark.parametrize("form", ["float", "base64", None])
-def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
+def test_embeddings_are_the_vectors_of_the_indexs_encoder(stack: Stack, form: str | None) -> None:
     running, _ = stack()
     options = {} if form is None else {"encoding_format": form}
     response = running.client().embeddings.create(model="minilm", input=TEXTS, **options)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def test_vectors_are_those_of_the_index(stack: Stack, form: str | None) -> None:
         ({"surprise": 1}, 422, "surprise"),
     ],
 )
-def test_texts_that_cannot_be_encoded_are_reported(
+def test_invalid_embedding_requests_are_refused(
     shared_stack: tuple[Running, ChatServer], fields: dict[str, object], status: int, words: str
 ) -> None:
     running, _ = shared_stack
@@ -52,7 +52,7 @@ def test_texts_that_cannot_be_encoded_are_reported(
     assert response.status_code == status and words in response.json()["error"]["message"]
 
 
-def test_documents_are_ranked_by_their_cosines(stack: Stack) -> None:
+def test_documents_are_ranked_by_their_cosines_with_the_query(stack: Stack) -> None:
     running, _ = stack()
     ranking = running.post(
         "/v1/rerank", json={"query": "kelp bread", "documents": TEXTS, "return_documents": True}
@@ -95,7 +95,7 @@ def test_the_servers_cross_encoder_ranks_if_there_is_one(shared_isles: Path, tmp
         ({"rank_fields": ["text"]}, 422, "rank_fields"),
     ],
 )
-def test_requests_that_cannot_be_ranked_are_reported(
+def test_invalid_rerank_requests_are_refused(
     shared_stack: tuple[Running, ChatServer], fields: dict[str, object], status: int, words: str
 ) -> None:
     running, _ = shared_stack
@@ -103,7 +103,7 @@ def test_requests_that_cannot_be_ranked_are_reported(
     assert response.status_code == status and words in response.json()["error"]["message"]
 
 
-def test_the_openai_client_reads_the_refusal(stack: Stack) -> None:
+def test_the_openai_client_raises_not_found_for_an_unknown_encoder(stack: Stack) -> None:
     running, _ = stack()
     with pytest.raises(openai.NotFoundError, match="minilm"):
         running.client().embeddings.create(model="other", input="a")

@@ -213,7 +213,7 @@ def test_a_search_without_an_answer_cannot_drop_sentences(stack: Stack) -> None:
     assert refusal.status_code == 422 and refusal.json()["error"]["param"] == "unsupported"
 
 
-def test_a_reply_in_a_format_of_the_client_is_only_marked_even_if_the_server_drops_sentences(stack: Stack) -> None:
+def test_a_reply_in_a_format_set_by_the_client_is_only_marked_even_if_the_server_drops_sentences(stack: Stack) -> None:
     running, _ = stack(json.dumps({"a": UNSUPPORTED}), unsupported="drop")
     body = {"model": "tiny", **TURNS, "response_format": {"type": "json_schema", "json_schema": SCHEMA}}
     message = running.post("/v1/chat/completions", json=body).json()["choices"][0]["message"]

@@ -19,7 +19,7 @@ from graph.errors import UserError
 from graph.store.lock import writer_lock
 from serve.http.routes.documents import Uploads
 from tests.fakes import chat_server
-from tests.graph.documents.scans import needs_tesseract, scan
+from tests.graph.documents.scans import needs_tesseract, scanned_pdf
 from tests.processes import parsers_below, until
 from tests.serve.http.running import Running, serving
 
@@ -40,7 +40,7 @@ def running_upload(port: int, data: bytes) -> Iterator[None]:
         yield
 
 
-def test_reading_ends_when_the_client_disconnects_and_chat_works_until_then(
+def test_reading_does_not_block_chat_and_ends_when_the_client_disconnects(
     isles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "temporary").mkdir()
@@ -70,12 +70,12 @@ def test_a_file_that_takes_too_long_is_refused_and_named(isles: Path) -> None:
 
 @needs_tesseract
 def test_an_uploaded_scan_is_read_if_ocr_is_on(isles: Path) -> None:
-    upload = {"files": ("deeds.pdf", scan(["The Lantern", "Tarn is a village of 312 people."]))}
+    upload = {"files": ("deeds.pdf", scanned_pdf(["The Lantern", "Tarn is a village of 312 people."]))}
     with serving(isles, None, writable=True, ocr="tesseract", ocr_pages=2) as running:
         assert running.post("/v1/documents/files", files=upload).status_code == 200
         document = running.get("/v1/documents/deeds.pdf").json()
         assert document["metadata"]["ocr"] == "tesseract" and "312 people" in document["passages"][-1]["text"]
-        longer = {"files": ("long.pdf", scan(["One", "Two", "Three"]))}
+        longer = {"files": ("long.pdf", scanned_pdf(["One", "Two", "Three"]))}
         refusal = running.post("/v1/documents/files", files=longer)
         assert refusal.status_code == 400 and "at most 2 for OCR" in refusal.json()["error"]["message"]
 
@@ -135,7 +135,7 @@ def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_late
             ):
                 assert response.status_code == 409 and response.json()["error"]["code"] == "being_written"
                 assert int(response.headers["Retry-After"]) > 0
-        # On a busy machine, the first write may take longer than this server waits; the client retries, as the answer says.
+        # On a busy machine, the first write may take longer than this server waits; so the client retries, as the error message advises.
         until(lambda: running.post("/v1/documents/files", files=note(2)).status_code == 200, 60)
         sources = [each["source"] for each in running.get("/v1/documents").json()["documents"]]
         assert "note-01.md" not in sources and {"note-02.md", "tarn"} < set(sources)

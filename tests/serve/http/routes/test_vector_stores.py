@@ -1,4 +1,4 @@
-"""The index as an OpenAI vector store, parsed by the types of the SDK; an unsupported field is refused and named."""
+"""The index as an OpenAI vector store: the SDK parses the responses, and an unsupported field is refused and named."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A prompt that exceeds the model's window is sent with fewer passages, and the reply reports how many were left out; an error comes only if none fits."""
+"""A prompt that exceeds the model's window is sent with fewer passages, and the reply reports how many were left out; if none fits, it is an error."""
 
 import json
 import os

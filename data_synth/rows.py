@@ -164,9 +164,9 @@ class ResponseRow:
     cut: tuple[int, ...] = ()
 
 
-def split_files(folder: Path, ending: str = "jsonl") -> list[Path]:
-    """The files of a folder that hold its splits train, dev and test, with this ending; a missing file is left out."""
-    return [file for split in SPLITS if (file := folder / f"{split}.{ending}").is_file()]
+def split_files(folder: Path, extension: str = "jsonl") -> list[Path]:
+    """The files of a folder that hold its splits train, dev and test, with this extension; a missing file is left out."""
+    return [file for split in SPLITS if (file := folder / f"{split}.{extension}").is_file()]
 
 
 def prompt_problems(row: PreferenceRow | ReadingRow | ResponseRow) -> list[str]:

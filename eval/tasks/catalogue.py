@@ -69,7 +69,7 @@ def find_task(name: str) -> Task:
 
 HUB = "hub"
 DATA_ENDINGS = (".json", ".jsonl", ".dev")
-"""The endings of data files in a folder; QuALITY's are JSON lines that end in .dev."""
+"""The extensions of data files in a folder; QuALITY's are JSON lines that end in .dev."""
 
 
 def load_task(task: Task, source: Path) -> LoadedTask:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from graph.documents.parse.formats import (
-    ENDINGS_SHOWN,
+    EXTENSIONS_SHOWN,
     LANGUAGES,
     MARKDOWN,
     MAX_FILE_BYTES,
@@ -106,7 +106,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
             documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
         else:
             documents = iter([_read_file(source, source.name, worker)])
-        yield from _at_least_one(documents, note, str(source), f"files ending in {ENDINGS_SHOWN}, or a .jsonl")
+        yield from _at_least_one(documents, note, str(source), f"files ending in {EXTENSIONS_SHOWN}, or a .jsonl")
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
@@ -176,7 +176,7 @@ def _skip_reason(file: Path, name: str, root: Path) -> str:
     if not file.is_file():
         return "not a file"
     if file.suffix.lower() not in SUFFIXES:
-        return f"its ending is not one of {ENDINGS_SHOWN}"
+        return f"its extension is not one of {EXTENSIONS_SHOWN}"
     if not file.resolve().is_relative_to(root):
         return f"a link that leads out of {root}"
     return "" if _printable_name(name) == name else "its name is not UTF-8"
@@ -229,11 +229,11 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
 
 
 def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:
-    """The bytes of a file as the document `name`; UserError naming `source` for an unknown ending, or for bytes that are not in the format of the ending."""
+    """The bytes of a file as the document `name`; UserError naming `source` for an unknown extension, or for bytes that are not in the format of that extension."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise UserError(f"{source}: ending {suffix!r}", f"one of {ENDINGS_SHOWN}, .jsonl", "convert or rename it")
+        raise UserError(f"{source}: extension {suffix!r}", f"one of {EXTENSIONS_SHOWN}, .jsonl", "convert or rename it")
     if suffix in LANGUAGES:
         return Document(name, path.name, decode_text(data, source), {"language": LANGUAGES[suffix]})
     if suffix in TABLES:

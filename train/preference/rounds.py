@@ -48,7 +48,7 @@ from train.run.save import (
 from train.run.settings import DpoSettings, MsSettings, RoundsSettings
 
 FIGURES = "rounds.jsonl"
-TOO_FEW = "fewer than two usable responses (empty ones, those refused by the engine and, if `rounds.refusing` is left_out, refusals are not usable)"
+TOO_FEW = "fewer than two usable responses (empty ones, those refused by the engine and, if `rounds.refusal_responses` is left_out, refusals are not usable)"
 EQUAL = "responses that all have the same reward"
 
 
@@ -119,7 +119,7 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
-        usable = [prompt for prompt in prompts if rounds.refusing != "left_out" or not lacks_answer(prompt)]
+        usable = [prompt for prompt in prompts if rounds.refusal_responses != "left_out" or not lacks_answer(prompt)]
         chosen = choose_prompts(usable, rounds.prompts, this.seed, rounds.refusals)
         sampling = Sampling(rounds.samples, rounds.temperature, rounds.max_answer_tokens, this.seed, as_drawn=True)
         origin = {
@@ -127,7 +127,7 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
             "Policy": f"{model.name}, at the start of round {this.number}",
             "Sampling": f"{rounds.samples} responses per prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
-        responded = respond(chosen, model, sampling, rounds.refusing)
+        responded = respond(chosen, model, sampling, rounds.refusal_responses)
         if rounds.only_different:
             responded = drop_equal(responded, nonzero_weights(this.settings.rewards))
         rows = track(responded, f"round {this.number}: prompts", len(chosen))
@@ -141,22 +141,22 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
 
 
 def respond(
-    prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, refusing: str = "as_drawn"
+    prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, refusal_responses: str = "as_sampled"
 ) -> Iterator[ResponseRow | Dropped]:
     """Each prompt with its responses, as sampled, and their rewards; Dropped in place of a prompt with too few responses to compare.
 
-    `refusing` is the setting of that name: with "added", a refusal is added where no response refuses; with "left_out", responses that refuse are left out.
+    `refusal_responses` is the setting of that name: with "added", a refusal is added where no response refuses; with "left_out", responses that refuse are left out.
     """
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
         sampled = sample_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
         for prompt, texts in zip(batch, sampled, strict=True):
-            if refusing == "left_out":
+            if refusal_responses == "left_out":
                 texts = texts.without(is_no_answer)
             if len(texts.texts) < 2:
                 yield Dropped(TOO_FEW)
                 continue
-            if refusing == "added" and not any(is_no_answer(text) for text in texts.texts):
+            if refusal_responses == "added" and not any(is_no_answer(text) for text in texts.texts):
                 texts = replace(texts, texts=(*texts.texts, NOT_FOUND))
             yield replace(with_rewards(prompt, texts), sampling=sampling, policy=model.name)
 

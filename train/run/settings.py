@@ -159,10 +159,10 @@ class RoundsSettings(Settings):
         le=1,
         description="share of `prompts` whose passages lack the answer, if there are enough of them; null: sample from all prompts alike",
     )
-    refusing: Literal["as_drawn", "added", "left_out"] = Field(
-        "as_drawn",
+    refusal_responses: Literal["as_sampled", "added", "left_out"] = Field(
+        "as_sampled",
         description=(
-            "what to do with responses that refuse; as_drawn: include them as sampled; added: also add “not in the documents” where no response "
+            "what to do with responses that refuse; as_sampled: include them; added: also add “not in the documents” where no response "
             "refuses; left_out: leave them out, and the prompts whose passages lack the answer"
         ),
     )
@@ -306,8 +306,8 @@ class DpoSettings(PreferenceSettings):
 
     def _check_rloo(self) -> None:
         """ValueError where the responses would not be samples of RLOO's reference, or its baseline would lack responses of a prompt."""
-        if self.rounds and self.rounds.refusing != "as_drawn":
-            raise ValueError("rloo learns from responses as sampled: set rounds.refusing to as_drawn")
+        if self.rounds and self.rounds.refusal_responses != "as_sampled":
+            raise ValueError("rloo learns from responses as sampled: set rounds.refusal_responses to as_sampled")
         if self.best_against_worst:
             raise ValueError("rloo compares a response with all others of its prompt: set best_against_worst to false")
         if self.reference or (self.rounds and self.rounds.reference == "start"):

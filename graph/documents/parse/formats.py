@@ -1,4 +1,4 @@
-"""File-name endings, the modules that read files with them, the limits on reading, and the result of a reader.
+"""File extensions, the modules that read files with them, the limits on reading, and the result of a reader.
 
 To add a format, add a line to READERS and a module of that name to this folder. Nothing heavy is imported here, because the child process
 imports this file when it starts."""
@@ -10,17 +10,17 @@ from typing import Any
 from graph.documents.parse.ocr import Ocr
 
 PLAIN = (".txt", ".md", ".markdown", ".rst", ".adoc", ".tex")
-"""Endings of text that is indexed unchanged, apart from the front matter of MARKDOWN."""
+"""Extensions of text that is indexed unchanged, apart from the front matter of MARKDOWN."""
 MARKDOWN = (".md", ".markdown")
 TABLES = (".csv", ".tsv")
-"""Endings of text whose lines are table rows."""
+"""Extensions of text whose lines are table rows."""
 _LANGUAGES = """
 py python, js javascript, mjs javascript, jsx javascript, ts typescript, tsx typescript, java java, kt kotlin, scala scala, c c,
 h c, cpp cpp, cc cpp, hpp cpp, cs csharp, go go, rs rust, rb ruby, php php, swift swift, r r, jl julia, lua lua, pl perl,
 sh shell, ps1 powershell, sql sql, vue vue, proto protobuf, tf terraform
 """
-LANGUAGES = {f".{ending}": language for ending, language in (pair.split() for pair in _LANGUAGES.split(","))}
-"""Endings of source code, which is indexed unchanged, and the `language` in its metadata."""
+LANGUAGES = {f".{extension}": language for extension, language in (pair.split() for pair in _LANGUAGES.split(","))}
+"""Extensions of source code, which is indexed unchanged, and the `language` in its metadata."""
 READERS = {
     ".html": "html_text",
     ".htm": "html_text",
@@ -35,12 +35,12 @@ READERS = {
     ".eml": "eml_text",
     ".ipynb": "ipynb_text",
 }
-"""Endings of files that the child process reads, and the module in this folder whose `read` reads them."""
+"""Extensions of files that the child process reads, and the module in this folder whose `read` reads them."""
 FRONT_MATTER = "front_matter"
 """The module with which the child process reads Markdown files that begin with metadata."""
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
-ENDINGS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
-"""A short list of endings for messages; SUFFIXES has all of them."""
+EXTENSIONS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
+"""A short list of extensions for messages; SUFFIXES has all of them."""
 
 
 MIB = 1 << 20

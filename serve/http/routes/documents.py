@@ -22,7 +22,7 @@ from fastapi import APIRouter, Query, UploadFile
 from pydantic import BaseModel, Field, StringConstraints, field_validator
 
 from graph.build.build import Edit
-from graph.documents.parse.formats import ENDINGS_SHOWN, SUFFIXES, Limits
+from graph.documents.parse.formats import EXTENSIONS_SHOWN, SUFFIXES, Limits
 from graph.documents.parse.ocr import check_programs, ocr_settings
 from graph.documents.read import read_bytes
 from graph.documents.sandbox import ParseWorker
@@ -67,7 +67,7 @@ class Uploads:
         self._threads = ThreadPoolExecutor(PARALLEL_UPLOADS, "uploads")
 
     async def read(self, files: Sequence[UploadFile]) -> list[Document]:
-        """The files as documents; ApiError 400 for a name that cannot be a source, an unknown ending, unreadable bytes or a file without text.
+        """The files as documents; ApiError 400 for a name that cannot be a source, an unknown extension, unreadable bytes or a file without text.
 
         Cancellation kills the reading process.
         """
@@ -87,7 +87,7 @@ def _check_name(name: str) -> None:
     if problem:
         raise ApiError(400, "bad_name", f"file {name[:80]!r}: {problem}", "files")
     if Path(name).suffix.lower() not in SUFFIXES:
-        raise ApiError(400, "bad_ending", f"{name}: its ending is not one of {ENDINGS_SHOWN}", "files")
+        raise ApiError(400, "bad_extension", f"{name}: its extension is not one of {EXTENSIONS_SHOWN}", "files")
 
 
 def _read_all(named: Sequence[tuple[str, bytes]], worker: ParseWorker) -> list[Document]:

@@ -8,7 +8,7 @@ import { button, byId, count, el, withCode } from "../shared/dom.js";
 export const COLLECTION_CHANGED = "collection-changed";
 const PARALLEL_UPLOADS = 4;
 const REASONS = {
-  bad_ending: "this kind of file cannot be read; text, Markdown, HTML, PDF, Office, EPUB, e-mail, CSV, notebooks and source code can",
+  bad_extension: "this kind of file cannot be read; text, Markdown, HTML, PDF, Office, EPUB, e-mail, CSV, notebooks and source code can",
   being_written: "the index is busy with other changes; try again in a minute",
   empty_document: "it has no text",
   not_allowed: "your key may not add documents",

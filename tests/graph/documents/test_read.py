@@ -34,7 +34,7 @@ def test_text_markdown_and_html_files_of_a_folder_are_read_with_their_titles(tmp
         "One & two." in found["c.html"][1] and "| Quill | 3 |" in found["c.html"][1] and "p{}" not in found["c.html"][1]
     )
     message = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
-    assert notes == [f"notes.odt: skipped, its ending is not one of {message}"]
+    assert notes == [f"notes.odt: skipped, its extension is not one of {message}"]
 
 
 def test_the_text_layer_of_a_pdf_is_read(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
         ("a.txt", b"caf\xe9", "byte 0xe9 at offset 3 is not UTF-8"),
         ("a.md", b"PK\x03\x04\x00\x00", "byte 0x00 at offset 4 (a binary file)"),
         ("a.pdf", b"not a pdf at all", "not a readable PDF"),
-        ("a.odt", b"x", "ending '.odt'"),
+        ("a.odt", b"x", "extension '.odt'"),
     ],
 )
 def test_bad_input_is_reported_in_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -257,7 +257,7 @@ def test_the_audit_log_has_every_attempt_to_write(guarded_server: GuardedServer,
         ("", "add", ["notes/gull"], "done"),
         ("sales", "add", ["notes/tern.md"], "done"),
         ("sales", "add", ["tarn.md"], "not_yours"),
-        ("sales", "add", ["notes/x.exe"], "bad_ending"),
+        ("sales", "add", ["notes/x.exe"], "bad_extension"),
     ]
     assert {each["collection"] for each in lines} == {"isles"} and lines[0]["key_id"] == hash_of(writer)[:8]
 

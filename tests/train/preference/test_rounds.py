@@ -276,8 +276,8 @@ def test_a_refusal_is_added_where_none_was_sampled() -> None:
     model = ScriptedModel(lambda request: replies[request.messages[-1].content][request.seed % 2])
     sampling = Sampling(8, 1.0, 9, 0, as_drawn=True)
     (ida, tobias), (plain, _) = (
-        list(respond([prompt_from_json(row(0)), prompt_from_json(row(1))], model, sampling, refusing))
-        for refusing in ("added", "as_drawn")
+        list(respond([prompt_from_json(row(0)), prompt_from_json(row(1))], model, sampling, refusal_responses))
+        for refusal_responses in ("added", "as_sampled")
     )
     assert ida.responses == (*plain.responses, NOT_FOUND) and len(plain.responses) == 8
     assert ida.rewards["correct"][-1] == ida.rewards["gold"][-1] == 0 and max(ida.rewards["correct"]) == 1
@@ -301,7 +301,7 @@ def test_a_round_may_leave_out_refusals_and_prompts_with_equal_rewards(
         texts = replies[request.messages[-1].content]
         return texts[(request.seed or 0) % len(texts)]
 
-    changes = {"rounds": {"count": 1, "samples": 8, "refusing": "left_out", "only_different": True}}
+    changes = {"rounds": {"count": 1, "samples": 8, "refusal_responses": "left_out", "only_different": True}}
     settings = settings_of(yes_no_model, tmp_path / "data", tmp_path / "run", **changes)
     train_preference(settings, lambda spec, ledger: ScriptedModel(reply))
     (ida,) = rows_of(tmp_path / "run", 1)

@@ -171,7 +171,10 @@ def test_losses_with_incompatible_settings_are_refused(base: Path, scored_data: 
             "rloo's reference is the model that the responses were sampled from: unset",
         ),
         ({"loss": "rloo", "rounds": {"count": 2}}, "set rounds.reference to round"),
-        ({"loss": "rloo", "rounds": {"reference": "round", "refusing": "added"}}, "set rounds.refusing to as_drawn"),
+        (
+            {"loss": "rloo", "rounds": {"reference": "round", "refusal_responses": "added"}},
+            "set rounds.refusal_responses to as_sampled",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
             DpoSettings(**values, **changes)

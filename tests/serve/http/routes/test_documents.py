@@ -138,7 +138,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("a.exe", b"x", "ending"),
+        ("a.exe", b"x", "extension"),
         ("a.txt", b"\xff\xfe", "UTF-8"),
         ("a.md", b"  ", "no text"),
         ("a.pdf", b"%PDF-1.4 x", ""),

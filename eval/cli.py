@@ -147,8 +147,8 @@ ServerSpec = Annotated[
     str,
     typer.Argument(
         metavar="SERVER",
-        help="Served model, as openai:NAME@URL; its URL alone, if the server has a model named like RUN, or only one that is not a base model; "
-        "or gguf:FILE, an exported file or folder, opened for the check.",
+        help="Served model: openai:NAME@URL, or the URL alone if the server has a model with the name of RUN, or a single model besides base models; "
+        "or gguf:FILE or gguf:NAME, a file, an exported folder or a catalogue model, which llama.cpp serves during the check.",
     ),
 ]
 

@@ -348,10 +348,12 @@ def check_same_questions(a: Mapping[str, str], b: Mapping[str, str]) -> None:
     changed = [key for key, text in a.items() if b.get(key, text) != text]
     if only:
         key, lacking = only[0]
-        found = f"{len(only):,} questions are on one side only; the first, {key!r}, is not in {lacking}"
+        found = (
+            f"{len(only):,} questions are in only one of the two runs, A and B; the first, {key!r}, is not in {lacking}"
+        )
     elif changed:
         key = changed[0]
         found = f"question {key!r} is {a[key]!r} in A and {b[key]!r} in B"
     else:
         return
-    raise UserError(found, "the same questions on both sides", "compare runs on the same questions")
+    raise UserError(found, "the same questions in both", "compare runs on the same questions")

@@ -181,7 +181,7 @@ def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
 
 
 def connections_that_fit(requested: int) -> int:
-    """`requested`, or fewer if the limit on open files is lower."""
+    """`requested`, or the limit on open files less RESERVED_FILES if that is lower; at least 1."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return requested if allowed == resource.RLIM_INFINITY else max(1, min(requested, allowed - RESERVED_FILES))
 

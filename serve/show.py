@@ -188,7 +188,7 @@ def _path(mode_rank: ModeRank) -> Iterator[str]:
     if mode_rank.rank is None:
         yield "- this mode does not rank it"
     else:
-        yield wrapped(" → ".join(("question", *(mode_rank.path or ("its own score",)))), "- ")
+        yield wrapped(" → ".join(("question", *(mode_rank.path or ("its score without links",)))), "- ")
 
 
 def _clues(what: str, clues: Sequence[Clue]) -> Iterator[str]:
@@ -215,8 +215,8 @@ def _links(explanation: Explanation) -> Iterator[str]:
 def _lead(lead: Lead) -> str:
     how = "a title of this passage" if lead.by_title else "which this passage also mentions"
     followed = "followed" if lead.followed else f"not followed, like all links of passages after the first {SEEDS}"
-    location = f"no. {lead.rank:,} by its own score, {lead.passage.title} · {location_of(lead.passage)}"
-    return f"{location}: “{lead.proposition}” mentions “{lead.entity}”, {how}; worth {lead.worth:.3f}, {followed}"
+    location = f"no. {lead.rank:,} without links, {lead.passage.title} · {location_of(lead.passage)}"
+    return f"{location}: “{lead.proposition}” mentions “{lead.entity}”, {how}; link score {lead.worth:.3f}, {followed}"
 
 
 def _ranked_before(explanation: Explanation) -> Iterator[str]:

@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("--candidates", type=int)
     arguments = parser.parse_args()
     if arguments.candidates:
-        passage_scores.NEAREST_CANDIDATES, passage_scores.WORDED_CANDIDATES = (
+        passage_scores.NEAREST_CANDIDATES, passage_scores.BM25_CANDIDATES = (
             arguments.candidates,
             arguments.candidates // 2,
         )

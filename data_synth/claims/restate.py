@@ -110,7 +110,7 @@ def shortened(sentence: PassageSentence, rng: random.Random) -> str:
     return f"{clause[1]}." if clause is not None else text
 
 
-def turned(sentence: PassageSentence, rng: random.Random) -> str:
+def opened_differently(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence with its opening pronoun replaced by the title, or else its opening phrase moved to the end, or else introduced by one of FRAMES."""
     title = _BRACKETS.sub("", sentence.title)
     if title and (pronoun := _PRONOUN.match(sentence.text)) is not None:
@@ -121,10 +121,10 @@ def turned(sentence: PassageSentence, rng: random.Random) -> str:
 
 
 def reordered(sentence: PassageSentence, rng: random.Random) -> str:
-    """The sentence with two phrases of place, time or agent swapped, or the second one moved to the front; if there are no such phrases, `turned`."""
+    """The sentence with two phrases of place, time or agent swapped, or the second one moved to the front; if there are no such phrases, `opened_differently`."""
     phrases = _PHRASES.search(sentence.text)
     if phrases is None:
-        return turned(sentence, rng)
+        return opened_differently(sentence, rng)
     start, first, second = sentence.text[: phrases.start()], phrases[1], phrases[2]
     rest = sentence.text[phrases.end() :]
     if rng.random() < 0.5:
@@ -164,7 +164,7 @@ def reworded(sentence: PassageSentence, rng: random.Random) -> str:
 
 
 def loosened(sentence: PassageSentence, rng: random.Random) -> str:
-    """The sentence as returned by `turned`, with some words dropped or replaced at random, as in a very loose paraphrase.
+    """The sentence as returned by `opened_differently`, with some words dropped or replaced at random, as in a very loose paraphrase.
 
     Names, numbers, function words, negations, words with an opposite, and words of up to three letters stay.
     """
@@ -176,13 +176,15 @@ def loosened(sentence: PassageSentence, rng: random.Random) -> str:
             return word
         return rng.choice((*rng.sample(COMMON_WORDS, 2), ""))
 
-    return re.sub(r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", loosen_word, turned(sentence, rng)))
+    return re.sub(
+        r"  +", " ", re.sub(r"(?<![\w'’-])[a-z]{4,}(?![\w'’-])", loosen_word, opened_differently(sentence, rng))
+    )
 
 
 RESTATEMENTS: tuple[Callable[[PassageSentence, random.Random], str], ...] = (
     verbatim,
     shortened,
-    turned,
+    opened_differently,
     reordered,
     renamed,
     joined,
@@ -196,7 +198,7 @@ def restate(sentence: PassageSentence, rng: random.Random) -> tuple[str, str]:
     """The sentence in one of the RESTATEMENTS, and the name of that restatement.
 
     >>> restate(PassageSentence(["In May 1911, it burned."], 0, "Lantern"), random.Random(1))
-    ('It burned in May 1911.', 'turned')
+    ('It burned in May 1911.', 'opened_differently')
     """
     restatement = rng.choice(RESTATEMENTS)
     return restatement(sentence, rng), restatement.__name__

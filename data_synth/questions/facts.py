@@ -240,8 +240,8 @@ def _candidate(
 def _needs_title(statements: IndexStatements, document: int, fact: Fact) -> bool:
     """Whether a subject without a name ("the journey", in a document about the tram) needs the document's title in the question.
 
-    In a document about a single subject, a subject without a name always needs it; elsewhere only one that begins with "the" and shares no word
-    with a title without names ("Canteen and parking"). A question that asks for the subject itself always needs the title.
+    A question that asks for the subject itself always needs the title, and so does one in a document about a single subject. Elsewhere only a
+    subject that begins with "the" needs it, unless the title contains no name ("Canteen and parking") and shares a word with the subject.
     """
     if not fact.subject or document in statements.subject_names:
         return True

@@ -78,7 +78,10 @@ class ReadingSettings(Settings):
         default=0,
         ge=0,
         le=1,
-        description="share of the questions that are refused in one more row, with other passages, so that the passages alone determine whether to refuse",
+        description=(
+            "share of the questions that get a second row, which refuses over passages without the answer, so that the question "
+            "alone does not reveal whether to refuse"
+        ),
     )
     changed: float = Field(
         default=0.5,
@@ -374,7 +377,7 @@ def _rows_of_context(
 ) -> list[ReadingRow]:
     """The rows of one context, made for the first question in `waiting`. This question and the other answered ones are removed from `waiting`.
 
-    `without_gold` is ignored for a question that recurs, and if no distractor fits, unless a yes-or-no question has other gold passages.
+    `without_gold` is ignored for a question that recurs. It is also ignored if no distractor fits, except for a yes-or-no question with several gold passages.
     """
     first = waiting.pop(next(iter(waiting)))
     finder = by_passage.finder

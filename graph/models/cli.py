@@ -38,7 +38,7 @@ def get_command(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Download, convert and check a model and store it in the cache, unless a complete one is already there."""
+    """Store a model in the cache: download, convert and check it, unless a complete one is there."""
     from graph.models.catalogue import ENCODERS
     from graph.models.fetch import fetch
 

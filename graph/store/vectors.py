@@ -244,7 +244,7 @@ QUANTILE_LEVELS_Z: NDArray[np.float64] = np.concatenate(
 """Shares of the pairs: in steps of 0.01, then finer towards the most similar pairs."""
 SAMPLED_PAIRS, PAIR_SEED = 16_384, 0
 PAIRS_PER_BLOCK = 1024
-"""The number of pairs multiplied at a time: their vectors fit the processor's cache."""
+"""The number of pairs multiplied at a time: their vectors fit into the processor's cache."""
 COSINE_DIGITS = 5
 """Decimal places of cosines: rounding removes the effect of the order of summation."""
 

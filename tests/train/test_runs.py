@@ -89,7 +89,7 @@ def test_the_model_card_describes_the_run_and_omits_the_paths_of_its_folder_and_
     assert str(sft_run.parent) not in card
     record = read_run(sft_run)
     anchored = replace(record, settings={**record.settings, "anchor_refusals": True})
-    assert "anchored" in model_card(anchored, adapter=True) and "anchored" not in card
+    assert "train/refusals.py" in model_card(anchored, adapter=True) and "train/refusals.py" not in card
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_seed_gives_different_ones(

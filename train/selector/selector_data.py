@@ -174,7 +174,7 @@ def examples_of(datasets: Sequence[RelevanceDataset], split: str) -> Examples:
     )
 
 
-COSINE = FEATURES.index("nearness")
+COSINE = FEATURES.index("similarity")
 
 
 def average_precisions(examples: Examples, scores_n: Doubles) -> Doubles:

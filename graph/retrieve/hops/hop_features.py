@@ -175,24 +175,36 @@ POOL, BRIDGES = 40, 6
 """The number of passages to rerank, and how many of the best of them are bridges."""
 OF_QUESTION = ("documents_named", "terms", "terms_in_names", "log_length", "asks_for", "best_own", "own_lead")
 OF_PASSAGE = (
-    *("own", "lift", "reached", "reached_lead", "own_rank", "reached_rank", "nearness", "best_nearness", "words"),
-    *("cover", "cover_unnamed", "title_asked", "title_cover", "named", "log_characters", "order", "bridges_to"),
+    *("own", "lift", "reached", "reached_lead", "own_rank", "reached_rank", "similarity", "best_similarity", "words"),
+    *("cover", "cover_unnamed", "title_in_question", "title_cover", "named", "log_characters", "order", "bridges_to"),
 )
 OF_WAY = (
-    *("bridge_own", "bridge_reached", "bridge_rank", "bridge_named", "bridge_cover", "bridge_title_asked"),
-    *("said_nearness", "said_cover", "log_mentions", "log_called", "entity_nearness", "entity_asked", "bridge_titles"),
-    *("called", "shares", "cover_gain", "cover_gain_said", "cover_both"),
+    *("bridge_own", "bridge_reached", "bridge_rank", "bridge_named", "bridge_cover", "bridge_title_in_question"),
+    *(
+        "link_similarity",
+        "link_cover",
+        "log_mentions",
+        "log_documents_named",
+        "entity_similarity",
+        "entity_in_question",
+        "bridge_titles",
+    ),
+    *("names_document", "mentions_entity", "cover_gain", "cover_gain_over_link", "cover_both"),
     *("composed", "best_composed", "composed_rank", "composed_lead", "sum", "best_sum"),
-    *("passage_of_entity", "best_of_entity"),
-    *("best_pair", "bridge_likeness", "behind_best_way"),
+    *("entity_cosine", "best_entity_cosine"),
+    *("best_pair", "bridge_cosine", "below_best_way"),
 )
 HOP_FEATURES = (*OF_QUESTION, *OF_PASSAGE, *OF_WAY)
-"""The columns, in order. `own` is a passage's score before links, `reached` its score after links, and `lead` the difference between a score and
-the highest (for the highest itself in `own_lead` and `composed_lead`: the second highest). `nearness` is normalised similarity to the question;
-`cover` is the idf-weighted share of the question's words that a text contains, `asked` the share of a text's words that the question
-contains. `said` is the proposition in which the bridge mentions the entity; `called` means that the entity names the candidate's
-document. `composed` are cosines with the composed question, `sum` with question + entity.
-A row without a way has NO_WAY in OF_WAY."""
+"""The columns, in order. `own` is a passage's score before links, `reached` its score after links, `lift` what the question's words add to it; `lead` is
+the difference between a score and the highest (for the highest itself in `own_lead` and `composed_lead`: the second highest). `similarity` is normalised
+similarity to the question; `cover` is the idf-weighted share of the question's words that a text contains, `…_in_question` the share of a text's words
+that the question contains. `order` is the passage's position in its document, `bridges_to` the number of bridges with a link to it.
+
+`link` is the proposition in which the bridge mentions the entity. `names_document`: the entity names the candidate's document; `mentions_entity`: the
+candidate mentions the entity; `bridge_titles` is the number of candidates whose documents the bridge names. `composed` are cosines with the
+composed question, `sum` with question + entity, `entity_cosine` with the entity; `best_…` are those of the candidate's best proposition. `best_pair` is the
+cosine of the question with the sum of the link and a proposition of the candidate, `bridge_cosine` that of bridge and candidate; `below_best_way` is
+the sum of both composed cosines minus the highest such sum of the candidate. A row without a way has NO_WAY in OF_WAY."""
 NO_WAY = -9.0
 """Below every value of a feature of a way."""
 ANSWER_KINDS = {

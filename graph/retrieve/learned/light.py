@@ -101,7 +101,7 @@ def hops_from(index: Index, seeds_S: Ints, rows_n: Ints) -> Floats:
 
 
 FEATURES = (
-    "nearness",
+    "similarity",
     "log_rank",
     "lead_in_passage",
     "passage_score",
@@ -117,7 +117,7 @@ FEATURES = (
     "log_place",
     "log_length",
 )
-"""The columns, in order. `nearness` is the proposition's normalised similarity to the question, and `log_rank` its rank by that similarity.
+"""The columns, in order. `similarity` is the proposition's normalised similarity to the question, and `log_rank` its rank by that similarity.
 `passage_score` and `hops_score` belong to the best passage with the proposition, before and after links are followed; `seed_…`,
 `title_in_seeds`, `shared_entities`, `walk_mass` and `hops` measure the connection with the seeds; `document_named` and `question_entities`
 measure the overlap with the documents and entities that the question names; `log_…` are ln(1 + value).
@@ -175,7 +175,7 @@ def features_of(index: Index, query: Query, view: QuestionView, rows_n: Ints) ->
     named_P = np.isin(data.passage_document_P, view.named_U).astype(np.float32)
     start_n, length_n = first_span(index, rows_n)
     columns = {
-        "nearness": similarity_n,
+        "similarity": similarity_n,
         "log_rank": log_ranks(view.similarity_N, similarity_n),
         "lead_in_passage": lead_in_passage(index, view.similarity_N, similarity_n, rows_n),
         "passage_score": best_of_passages(index, view.own_P, rows_n),

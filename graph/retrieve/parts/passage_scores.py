@@ -20,9 +20,9 @@ from graph.types import Floats, Ints
 NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole NAMED_BONUS, its other passages this share of it."""
-SCAN_ALL, SCANNED_PASSAGES = 150_000, 5_000
-"""When all passages are scored, so are all propositions if there are at most SCAN_ALL of them, else those of the SCANNED_PASSAGES nearest passages."""
-NEAREST_CANDIDATES, WORDED_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
+MAX_SCANNED_PROPOSITIONS, SCANNED_PASSAGES = 150_000, 5_000
+"""When all passages are scored, so are all propositions if there are at most MAX_SCANNED_PROPOSITIONS of them, else those of the SCANNED_PASSAGES nearest passages."""
+NEAREST_CANDIDATES, BM25_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
 """If passages have an ANN index: how many of the nearest passages and how many of those with the highest BM25 are scored, and the size of the
 sample from which the scale is estimated."""
 NOT_SCORED = np.float32(-np.inf)
@@ -53,7 +53,7 @@ class Scores:
 class OwnScores(Scores):
     """A question's scores of propositions and passages before any link is followed.
 
-    `lift_P` is the part of `own_P` that the question's words add, and `terms` are the rows of those words, without the words of names. `named` are
+    `lift_P` is the part of `own_P` that the question's words add, without those of names, and `terms` are the rows of these words. `named` are
     (name, document) pairs of the documents that the question names. `words_P` and `scale` are used to score further passages by their words.
     """
 
@@ -101,7 +101,7 @@ def _score_some(
     sample = np.arange(0, passages, max(1, passages // SAMPLE_SIZE))
     scale = scale_of(with_best_proposition_at(Scores(index, query_D, scores_N, own_P), sample), words_P[sample])
     alone = OwnScores(index, query_D, scores_N, own_P, np.zeros_like(own_P), terms, named, words_P, scale)
-    most_words = top_rows(words_P, min(WORDED_CANDIDATES, int((words_P > scale.median_bm25).sum())))
+    most_words = top_rows(words_P, min(BM25_CANDIDATES, int((words_P > scale.median_bm25).sum())))
     in_named = passages_in(data.passage_document_P, [document for _, document in named])
     alone.add_passages(np.concatenate([near, most_words, in_named]))
     return alone
@@ -131,9 +131,9 @@ def score_all_propositions(index: Index, query_D: Floats) -> Floats:
 
 
 def score_propositions(index: Index, similarity_P: Floats, query_D: Floats) -> Floats:
-    """The question's similarity to all propositions (if more than SCAN_ALL, to some), given its similarity to every passage: float32[N]."""
+    """The question's similarity to all propositions (if more than MAX_SCANNED_PROPOSITIONS, to some), given its similarity to every passage: float32[N]."""
     data = index.data
-    if len(data.proposition_ids) <= SCAN_ALL:
+    if len(data.proposition_ids) <= MAX_SCANNED_PROPOSITIONS:
         return score_all_propositions(index, query_D)
     scores = Scores(index, query_D, np.full(len(data.proposition_ids), NOT_SCORED, np.float32), similarity_P)
     scores.add_propositions(expand_rows(data.passage_proposition_PN, top_rows(similarity_P, SCANNED_PASSAGES))[1])

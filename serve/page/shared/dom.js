@@ -1,6 +1,6 @@
 // Creates elements. Text becomes text nodes, never markup, so that documents and models cannot inject any.
 
-/** An element with attributes (`on…` are listeners, true is a bare attribute, null and false are omitted) and children. */
+/** An element with attributes (`on…` are listeners, true is a bare attribute, null, undefined and false are omitted) and children. */
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -13,7 +13,7 @@ export function el(name, attributes = {}, ...children) {
 }
 
 /** A button of the class "quiet"; `attributes` adds attributes or replaces the default ones. */
-export const button = (words, onclick, attributes = {}) => el("button", { type: "button", class: "quiet", onclick, ...attributes }, words);
+export const button = (label, onclick, attributes = {}) => el("button", { type: "button", class: "quiet", onclick, ...attributes }, label);
 
 /** A button that shows more rows of a list, `left` of which are not shown yet; "" if all are shown. */
 export const moreButton = (left, onclick) => (left > 0 ? button(`More (${left.toLocaleString("en")})`, onclick, { class: "quiet more" }) : "");

@@ -13,11 +13,11 @@ from data_synth.claims.restate import (
     fused,
     joined,
     loosened,
+    opened_differently,
     renamed,
     reordered,
     reworded,
     shortened,
-    turned,
     verbatim,
 )
 from data_synth.rows import Dropped
@@ -40,8 +40,8 @@ def test_restatements_rephrase_sentences_as_expected() -> None:
     draw = random.Random(0)
     assert verbatim(at(0), draw) == SENTENCES[0]
     assert shortened(at(0), draw) == "She was built by Ada Marlow for the Ferry Office."
-    assert turned(at(0), draw).startswith("Lantern was built (at great cost)")
-    assert turned(at(1), draw) == "The Lantern burned near Port Ellery in May 1911."
+    assert opened_differently(at(0), draw).startswith("Lantern was built (at great cost)")
+    assert opened_differently(at(1), draw) == "The Lantern burned near Port Ellery in May 1911."
     by_date = PassageSentence(["Ada built her in Tarn in 1911."], 0, "Lantern (ferry)")
     assert {reordered(by_date, random.Random(seed)) for seed in range(9)} == {
         "Ada built her in 1911 in Tarn.",

@@ -88,11 +88,11 @@ def test_features_of_a_candidate_do_not_depend_on_the_other_candidates(index: In
     assert np.allclose(selector_features(index, query, rows), whole[rows], atol=1e-6)
 
 
-def test_nearness_and_rank_match_a_calculation_by_hand(index: Index) -> None:
+def test_similarity_and_rank_match_a_calculation_by_hand(index: Index) -> None:
     query = query_of(index, QUESTION)
     cosines = [float(vector @ query.vector_D) for vector in index.data.proposition_vectors_ND]
     values = selector_features(index, query, all_rows(index))
-    assert column(values, "nearness") == pytest.approx(
+    assert column(values, "similarity") == pytest.approx(
         normalised_similarity(index, np.array(cosines)).tolist(), abs=1e-6
     )
     nearer = [sum(other > each for other in cosines) for each in cosines]
@@ -206,7 +206,7 @@ def test_seeds_have_full_walk_mass_and_zero_hops_and_are_not_compared_with_thems
 
 def test_walk_mass_is_the_square_root_of_the_ratio_to_the_largest_mass(index: Index) -> None:
     view = view_of(index, query_of(index, QUESTION))
-    found = suggest(index, view.near_N, view.seeds_S, len(view.mass_N), WALK)
+    found = suggest(index, view.similarity_N, view.seeds_S, len(view.mass_N), WALK)
     assert len(found.rows) > 1
     expected = {int(row): math.sqrt(mass / found.mass[0]) for row, mass in zip(found.rows, found.mass, strict=True)}
     for row in set(range(len(view.mass_N))) - set(view.seeds_S.tolist()):

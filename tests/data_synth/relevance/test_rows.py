@@ -151,7 +151,7 @@ def test_labels_by_a_model_need_no_gold_documents(index: Index) -> None:
     rows, dropped = split_rows(outcomes)
     assert dropped == [] and {row.labelled_by for row in rows} == {"model"}
     [relevant] = [row for row in rows if row.label]
-    assert relevant.features[FEATURES.index("nearness")] == max(row.features[0] for row in rows)
+    assert relevant.features[FEATURES.index("similarity")] == max(row.features[0] for row in rows)
 
 
 def test_a_model_that_stops_answering_ends_the_run(index: Index) -> None:
@@ -198,7 +198,7 @@ def test_a_row_is_unchanged_by_json_and_parquet(row: RelevanceRow, tmp_path: Pat
         ({"passage_ids": ()}, "passage_ids is empty"),
         ({"labelled_by": "guess"}, "labelled_by is 'guess'"),
         ({"found_by": "luck"}, "found_by is 'luck'"),
-        ({"features": (float("nan"),) * len(FEATURES)}, "feature nearness is nan"),
+        ({"features": (float("nan"),) * len(FEATURES)}, "feature similarity is nan"),
     ],
 )
 def test_problems_of_a_row_are_reported(row: RelevanceRow, change: dict[str, Any], message: str) -> None:

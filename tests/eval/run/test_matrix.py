@@ -272,7 +272,7 @@ def test_a_run_that_is_clearly_better_is_reported_as_better(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({**ROW, "id": "2"}, r"2 questions are on one side only; the first, '1', is not in B"),
+        ({**ROW, "id": "2"}, r"2 questions are in only one of the two runs, A and B; the first, '1', is not in B"),
         ({**ROW, "question": "When?"}, r"question '1' is 'Who\?' in A and 'When\?' in B"),
         ({**ROW, "task": "u"}, r"have no task, system and metric in common"),
         ({**ROW, "value": float("nan")}, r"values.jsonl line 1: 'value' is nan\. Expected a number or null"),

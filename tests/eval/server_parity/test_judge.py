@@ -62,8 +62,8 @@ def test_the_cause_is_the_state_of_the_adapter_that_leaves_no_gap(
 
 
 def test_both_tolerances_must_be_met() -> None:
-    assert TOLERANCE.holds(Gaps(0.05, 0.01, 1.0))
-    assert not TOLERANCE.holds(Gaps(0.051, 0.0, 0.1)) and not TOLERANCE.holds(Gaps(0.0, 0.011, 0.1))
+    assert TOLERANCE.allows(Gaps(0.05, 0.01, 1.0))
+    assert not TOLERANCE.allows(Gaps(0.051, 0.0, 0.1)) and not TOLERANCE.allows(Gaps(0.0, 0.011, 0.1))
 
 
 def test_a_template_fault_names_the_first_differing_token(world: World) -> None:

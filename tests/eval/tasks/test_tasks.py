@@ -237,7 +237,7 @@ def test_malformed_rows_are_reported_with_their_line(tmp_path, name, row, messag
 def test_the_error_for_missing_data_says_how_to_get_it(tmp_path):
     with pytest.raises(
         UserError,
-        match=r"musique: .* does not exist\. Expected the task's data\. Get musique_ans_v1.0_dev.jsonl .*, or use --source hub",
+        match=r"musique: .* does not exist\. Expected the task's data\. Get musique_ans_v1\.0_dev\.jsonl, which .* downloads, or use --source hub",
     ):
         load_task(TASKS["musique"], tmp_path / "nothing")
     with pytest.raises(

@@ -105,7 +105,7 @@ def test_text_is_split_into_sections_in_linear_time(unit: str) -> None:
 
 
 @given(TEXTS)
-def test_a_parsed_answer_agrees_with_the_sections(text: str) -> None:
+def test_a_parsed_answer_has_no_markers_and_is_well_formed_only_with_both_sections(text: str) -> None:
     parsed, kinds = parse_answer(text), [kind for kind, _ in sections(text) if kind != "thinking"]
     assert REASON not in parsed.reason + parsed.answer and ANSWER not in parsed.reason + parsed.answer
     assert not parsed.well_formed or kinds == ["reason", "answer"]

@@ -171,7 +171,7 @@ def test_candidate_passages_score_as_in_an_exact_search(
     ann_index: Index, exact_index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = Query(QUESTION, ann_index.encode_queries([QUESTION])[0])
-    monkeypatch.setattr(passage_scores, "WORDED_CANDIDATES", 3)
+    monkeypatch.setattr(passage_scores, "BM25_CANDIDATES", 3)
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(ann_index, query), score_alone(exact_index, query, score_all=True)
     scored = some.own_P != NOT_SCORED
@@ -195,7 +195,7 @@ def test_links_lead_to_passages_that_were_not_candidates(
     settings = RetrieveSettings(mode="hops", top_k=8)
     whole = retrieve(exact_index, "Whom did Member Kelpburners2 teach?", settings)
     monkeypatch.setattr(passage_scores, "NEAREST_CANDIDATES", 5)
-    monkeypatch.setattr(passage_scores, "WORDED_CANDIDATES", 0)
+    monkeypatch.setattr(passage_scores, "BM25_CANDIDATES", 0)
     part = retrieve(ann_index, "Whom did Member Kelpburners2 teach?", settings)
     linked = {each for each, path in zip(ranking_of(whole), whole.paths, strict=True) if "mentions" in " ".join(path)}
     assert linked and linked <= set(ranking_of(part))

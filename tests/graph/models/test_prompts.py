@@ -111,7 +111,7 @@ def test_prompts_of_a_family_are_in_the_fingerprint(minilm_with_prompts: Path) -
         (lambda folder: replace_file(folder / SETTINGS, "{"), r"config_sentence_transformers\.json: not JSON"),
         (
             lambda folder: replace_file(folder / "tokenizer.json", "{"),
-            r"tokenizer\.json: no tokenizer \(EOF while parsing",
+            r"tokenizer\.json: not a tokenizer \(EOF while parsing",
         ),
     ],
     ids=["no modules", "no pooling settings", "no pooling", "no tokenizer", "broken settings", "broken tokenizer"],

@@ -1,4 +1,4 @@
-"""Made-up relevance data: for each question, the propositions with the highest sums of `nearness` and `title_in_seeds` are relevant."""
+"""Made-up relevance data: for each question, the propositions with the highest sums of `similarity` and `title_in_seeds` are relevant."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ from data_synth.relevance.relevance_form import RelevanceRow, relevance_to_json
 from graph.documents.questions import SPLITS
 from graph.retrieve.learned.light import FEATURES
 
-SIMILARITY, TITLE = FEATURES.index("nearness"), FEATURES.index("title_in_seeds")
+SIMILARITY, TITLE = FEATURES.index("similarity"), FEATURES.index("title_in_seeds")
 
 
 def make_rows(split: str, questions: int, seed: int, name: str = "a") -> list[RelevanceRow]:
-    """Ten propositions per question; the two with the highest `nearness` + `title_in_seeds` + noise are relevant."""
+    """Ten propositions per question; the two with the highest `similarity` + `title_in_seeds` + noise are relevant."""
     random = np.random.default_rng([seed, SPLITS.index(split), len(name)])
     rows = []
     for question in range(questions):

@@ -55,11 +55,11 @@ def add_unknown_feature(rows: list[Row]) -> None:
 
 
 def replace_feature_with_a_word(rows: list[Row]) -> None:
-    rows[2]["features"]["nearness"] = "near"
+    rows[2]["features"]["similarity"] = "near"
 
 
 def replace_feature_with_nan(rows: list[Row]) -> None:
-    rows[3]["features"]["nearness"] = float("nan")
+    rows[3]["features"]["similarity"] = float("nan")
 
 
 def set_label_to_2(rows: list[Row]) -> None:
@@ -76,7 +76,7 @@ def remove_text(rows: list[Row]) -> None:
         (remove_feature, r"dev.jsonl line 11: features without 'hops'.*Make the data again"),
         (add_unknown_feature, r"train.jsonl line 1: features with 'colour'"),
         (replace_feature_with_a_word, "train.jsonl line 3: ValueError"),
-        (replace_feature_with_nan, "train.jsonl line 4: feature nearness is nan"),
+        (replace_feature_with_nan, "train.jsonl line 4: feature similarity is nan"),
         (set_label_to_2, "train.jsonl line 5: label is 2, expected 0 or 1"),
         (remove_text, "train.jsonl line 6: KeyError: 'proposition'"),
     ],

@@ -74,7 +74,7 @@ def test_the_reliability_table_equals_a_calculation_by_hand() -> None:
 def test_average_precision_over_the_propositions_of_each_questions_passages_equals_a_calculation_by_hand() -> None:
     cosine_n = np.array([0.9, 0.8, 0.7, 0.99, 0.1, 0.2, 0.5], np.float32)
     features_nF = np.zeros((7, len(FEATURES)), np.float32)
-    features_nF[:, FEATURES.index("nearness")] = cosine_n
+    features_nF[:, FEATURES.index("similarity")] = cosine_n
     examples = Examples(
         features_nF,
         label_n=np.array([0, 1, 1, 0, 1, 0, 0]),

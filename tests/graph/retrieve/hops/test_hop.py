@@ -49,7 +49,7 @@ def rows_of(index: Index, question: str) -> tuple[Query, HopRows]:
     return query, hop_rows(index, query, found.alone, found.reached_P)
 
 
-def test_features_equal_a_slow_reference(isles: Index) -> None:
+def test_the_composed_cosines_and_links_equal_a_slow_reference(isles: Index) -> None:
     query, rows = rows_of(isles, QUESTION)
     data, ways = isles.data, rows.ways
     column = {name: rows.features_XF[:, place] for place, name in enumerate(HOP_FEATURES)}
@@ -82,11 +82,11 @@ def test_features_equal_a_slow_reference(isles: Index) -> None:
         )
         assert column["best_composed"][row] == pytest.approx(float((vectors @ composed_D).max()), abs=1e-5)
         assert column["best_pair"][row] == pytest.approx(max(map(float, pairs)), abs=1e-5)
-        assert column["called"][row] == (entity in titles[source])
+        assert column["names_document"][row] == (entity in titles[source])
         assert column["shares"][row] == any(entity in data.proposition_entity_NE[[n], :].indices for n in here)
 
 
-def test_every_passage_of_the_pool_has_exactly_one_row_without_a_link(isles: Index) -> None:
+def test_every_candidate_has_exactly_one_row_without_a_way(isles: Index) -> None:
     _, rows = rows_of(isles, QUESTION)
     assert sorted(rows.candidate_X[rows.way_X < 0].tolist()) == list(range(len(rows.candidates_C)))
     assert len(set(rows.candidates_C.tolist())) == len(rows.candidates_C)
@@ -108,7 +108,7 @@ def planted_index(folder: Path, minilm: Encoder) -> Index:
 
 def test_only_the_trained_hop_ranks_a_planted_gold_passage_first(tmp_path: Path, minilm: Encoder) -> None:
     index = planted_index(tmp_path / "index", minilm)
-    save_hop(tmp_path, stump("called", 0.5, index.encoder_source.fingerprint))
+    save_hop(tmp_path, stump("names_document", 0.5, index.encoder_source.fingerprint))
     search = partial(retrieve, index, "In which town was the performer of the song Quillow born?")
     plain = search(RetrieveSettings(mode="hops", top_k=12))
     learned = search(RetrieveSettings(mode="hops", top_k=12, selector=f"{tmp_path}/"))

@@ -34,14 +34,14 @@ from tests.fakes import ScriptedModel
 from tests.graph.hashed import query_of
 from tests.graph.retrieve.wordless import leave_words_out
 
-NEARNESS = FEATURES.index("nearness")
+SIMILARITY = FEATURES.index("similarity")
 QUESTION = "Where was the shipwright of the ferry born?"
 
 
 def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -> Classifier:
-    """A selector whose probability is .9 where the feature `nearness` is above `cut`, and .1 elsewhere."""
+    """A selector whose probability is .9 where the feature `similarity` is above `cut`, and .1 elsewhere."""
     forest = Forest(
-        feature_V=np.array([NEARNESS, 0, 0]),
+        feature_V=np.array([SIMILARITY, 0, 0]),
         threshold_V=np.array([cut, 0, 0]),
         left_V=np.array([1, 1, 2]),
         right_V=np.array([2, 1, 2]),
@@ -55,7 +55,7 @@ def one_stump(encoder: str = "any", threshold: float = 0.5, cut: float = 0.25) -
 
 def test_the_probabilities_of_a_stump_equal_a_calculation_by_hand() -> None:
     features_nF = np.zeros((3, len(FEATURES)), np.float32)
-    features_nF[:, NEARNESS] = [0.24, 0.25, 0.26]
+    features_nF[:, SIMILARITY] = [0.24, 0.25, 0.26]
     assert relevance(one_stump(), features_nF) == pytest.approx([0.1, 0.1, 0.9])
 
 
@@ -138,7 +138,7 @@ def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) 
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
         ({"format": "modegraph selector, light, 1"}, {}, "Generate the training data again and train on it"),
-        ({"features": FEATURES[1:]}, {}, "trained on other features .without 'nearness'"),
+        ({"features": FEATURES[1:]}, {}, "trained on other features .without 'similarity'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),
         ({"temperature": "warm"}, {}, "not a selector file .could not convert"),
@@ -183,14 +183,19 @@ def test_a_selector_returns_the_rows_that_reach_the_threshold_without_duplicates
     isles: Index, tmp_path: Path
 ) -> None:
     query, rows = query_of(isles, QUESTION), np.arange(len(isles.data.proposition_ids))
-    nearness = features_of(isles, query, view_of(isles, query), rows)[:, NEARNESS]
-    cut = float(np.median(nearness))
+    similarity_n = features_of(isles, query, view_of(isles, query), rows)[:, SIMILARITY]
+    cut = float(np.median(similarity_n))
     select = find_selector(save_selector_for(isles, tmp_path, cut), query)
-    assert select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(nearness > cut).tolist()
+    assert (
+        select(isles, query, np.concatenate([rows[::-1], rows])).tolist() == np.flatnonzero(similarity_n > cut).tolist()
+    )
     assert select(isles, query, rows[:0]).tolist() == []
     (tmp_path / "low").mkdir()
     select = find_selector(save_selector_for(isles, tmp_path / "low", cut, threshold=0.05), query)
-    assert select(isles, query, rows).tolist() == [*np.flatnonzero(nearness > cut), *np.flatnonzero(nearness <= cut)]
+    assert select(isles, query, rows).tolist() == [
+        *np.flatnonzero(similarity_n > cut),
+        *np.flatnonzero(similarity_n <= cut),
+    ]
 
 
 def test_the_cached_view_of_one_question_is_not_used_for_another(isles: Index, tmp_path: Path) -> None:

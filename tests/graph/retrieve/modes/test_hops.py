@@ -79,7 +79,7 @@ def test_a_large_index_is_scanned_in_part_and_still_follows_links(
 ) -> None:
     question = "Who founded the yard that built the ferry Lantern?"
     whole = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
-    monkeypatch.setattr(passage_scores, "SCAN_ALL", 0)
+    monkeypatch.setattr(passage_scores, "MAX_SCANNED_PROPOSITIONS", 0)
     monkeypatch.setattr(passage_scores, "SCANNED_PASSAGES", scanned)
     query_D = isles.encode_queries([question])[0]
     scores_N = passage_scores.score_propositions(isles, passage_scores.score_passages(isles, query_D), query_D)

@@ -83,7 +83,7 @@ def test_the_composed_cosines_and_links_equal_a_slow_reference(isles: Index) -> 
         assert column["best_composed"][row] == pytest.approx(float((vectors @ composed_D).max()), abs=1e-5)
         assert column["best_pair"][row] == pytest.approx(max(map(float, pairs)), abs=1e-5)
         assert column["names_document"][row] == (entity in titles[source])
-        assert column["shares"][row] == any(entity in data.proposition_entity_NE[[n], :].indices for n in here)
+        assert column["mentions_entity"][row] == any(entity in data.proposition_entity_NE[[n], :].indices for n in here)
 
 
 def test_every_candidate_has_exactly_one_row_without_a_way(isles: Index) -> None:

@@ -24,7 +24,9 @@ class TaskSettings(Settings):
     source: str = Field(description="file or folder of the questions, below `data`")
     documents: str = Field("", description="file or folder to index, below `data`")
     index: str = Field("", description="a finished index of the documents, below `data`; empty: one is built")
-    split: Literal["train", "dev", "test"] | None = Field(None, description="only questions of this split")
+    split: Literal["train", "dev", "test"] | None = Field(
+        None, description="only questions of this split; a question without a split counts as test"
+    )
     limit: int | None = Field(None, ge=1, description="largest number of questions; the first are used")
 
 

@@ -21,7 +21,7 @@ from serve.engines.chat_backend import TOO_LONG, Body, ChatBackend
 from serve.engines.engine_fields import is_too_deep
 from serve.engines.openai_api import REFUSALS, OpenAIModel, uses_proxy, without_password
 from serve.http.encoding import DONE, SSE, ascii_json, event
-from serve.http.errors import ApiError, model_gone
+from serve.http.errors import ApiError, model_unavailable
 
 _KNOWN_TOKENS = re.compile(
     r"<(?=[|｜/a-z]|</?s)(?:\|[^|<>]{1,60}\|>|｜[^｜<>]{1,60}｜>|/?(?:s|think|tool_call)>|(?:unk|pad|bos|eos|mask)>|</?sys>>"
@@ -246,12 +246,12 @@ class OpenAIBackend(ChatBackend):
     def _unavailable(self, problem: Exception) -> ApiError:
         self._last_response_s = float("-inf")
         LOG.warning("%s does not answer: %s: %s", without_password(self.url), type(problem).__name__, problem)
-        return model_gone("the model's server does not answer; /v1/retrieve still works")
+        return model_unavailable("the model's server does not answer; /v1/retrieve still works")
 
     def _server_error(self, status: int, text: str) -> ApiError:
         self._last_response_s = float("-inf")
         LOG.warning("%s fails: status %d: %s", without_password(self.url), status, _reason(text))
-        return model_gone(f"the model's server fails (status {status}); /v1/retrieve still works")
+        return model_unavailable(f"the model's server fails (status {status}); /v1/retrieve still works")
 
     def _key_refused(self, status: int, text: str) -> ApiError:
         LOG.error("%s refuses this server's key: status %d: %s", without_password(self.url), status, _reason(text))

@@ -76,17 +76,17 @@ def no_model() -> ApiError:
     return ApiError(404, "no_model", message)
 
 
-def model_gone(message: str) -> ApiError:
+def model_unavailable(message: str) -> ApiError:
     """503 while the model's server does not answer."""
-    return ApiError(503, "model_gone", message, headers={"Retry-After": "5"})
+    return ApiError(503, "model_unavailable", message, headers={"Retry-After": "5"})
 
 
 def unavailable_as_api_error(problem: Unavailable) -> ApiError:
     """503 because a model or the index's database does not answer, or because the disk is full; the cause appears only in the log."""
     LOG.error("%s", problem)
     if isinstance(problem, ModelUnavailable):
-        return model_gone("a language model that the request needs does not answer; try again later")
-    code, message = "store_gone", "the database of the index does not answer: nothing was written"
+        return model_unavailable("a language model that the request needs does not answer; try again later")
+    code, message = "store_unavailable", "the database of the index does not answer: nothing was written"
     if isinstance(problem, DiskFull):
         code, message = "disk_full", "the disk of the index is full: no data is lost"
     return ApiError(503, code, f"{message}; search still works; try again later", headers={"Retry-After": "10"})

@@ -31,7 +31,7 @@ from serve.conversation.prompt import (
 )
 from serve.conversation.rewrite import Question, read_turn
 from serve.engines.chat_backend import TOO_LONG, call_until_it_fits, not_found_chunks, not_found_completion
-from serve.http.errors import ApiError, model_gone, not_supported
+from serve.http.errors import ApiError, model_unavailable, not_supported
 from serve.http.keys import Access
 from serve.http.telemetry import MODEL, usage_values
 from serve.server.chat_request import ChatRequest, ChatRetrieval
@@ -181,7 +181,7 @@ async def _read_turn(services: Services, history: Sequence[Exchange], turn: str,
     try:
         question = await services.retriever.in_thread(partial(read_turn, history, turn, model))
     except ModelUnavailable:
-        raise model_gone("the model's server stopped answering while it rewrote the question") from None
+        raise model_unavailable("the model's server stopped answering while it rewrote the question") from None
     if history:
         services.metrics.rewritten.labels(question.by).inc()
     return question

@@ -19,7 +19,7 @@ from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
 from graph.types import Evidence, LanguageModel
 from serve.http.encoding import Text
-from serve.http.errors import ApiError, model_gone
+from serve.http.errors import ApiError, model_unavailable
 from serve.http.settings import ServerSettings
 from serve.http.telemetry import CACHED, GENERATION, MODE, PASSAGES, K, Metrics, Tracing
 from serve.server.collections import Generation
@@ -124,7 +124,7 @@ class Retriever:
         evidence = await self.in_thread(partial(_search, generation, question, settings, model))
         self._metrics.retrieval.labels(settings.mode).observe(evidence.trace.seconds + evidence.trace.encoder_seconds)
         if evidence.trace.stopped:
-            raise model_gone("the model's server stopped answering during the search")
+            raise model_unavailable("the model's server stopped answering during the search")
         if model is None:
             self._cache[key] = evidence
             while len(self._cache) > CACHE_SIZE:

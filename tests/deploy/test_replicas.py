@@ -156,9 +156,9 @@ def test_without_the_database_search_still_works_and_uploads_are_refused(cluster
     file.write_text(json.dumps({"postgresql": {"host": "127.0.0.1", "port": "9", "dbname": "hidden"}}))
     one = cluster.replicas[0]
     response = one.post("/v1/documents", json={"documents": [{"source": "new", "text": "New."}]})
-    assert (response.status_code, response.json()["error"]["code"]) == (503, "store_gone")
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "store_unavailable")
     assert "hidden" not in response.text and "127.0.0.1" not in response.text and response.headers["retry-after"]
-    assert one.get("/v1/feedback/reader-0001").json()["error"]["code"] == "store_gone"
+    assert one.get("/v1/feedback/reader-0001").json()["error"]["code"] == "store_unavailable"
     call = {
         "jsonrpc": "2.0",
         "id": 1,

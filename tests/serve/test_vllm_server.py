@@ -86,7 +86,7 @@ def vllm_serving(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]
     with serving(world / "index", f"vllm:{world / 'tiny'}", adapters, options, max_answer_tokens=128) as running:
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
         early = running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION})
-        assert early.status_code == 503 and early.json()["error"]["code"] in ("model_starting", "model_gone")
+        assert early.status_code == 503 and early.json()["error"]["code"] in ("model_starting", "model_unavailable")
         until(lambda: running.get("/ready").status_code == 200, READY_S)
         yield running, running.services, running.services.backend.child
 

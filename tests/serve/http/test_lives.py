@@ -48,10 +48,10 @@ def test_without_the_engine_chat_requests_are_refused_immediately_and_search_wor
             started = time.perf_counter()
             response = running.post("/v1/chat/completions", json=body)
             assert response.status_code == 503 and response.headers["retry-after"] and time.perf_counter() - started < 2
-            assert response.json()["error"]["code"] == "model_gone"
+            assert response.json()["error"]["code"] == "model_unavailable"
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
         assert running.get("/health").status_code == 200 and running.get("/ready").status_code == 503
-        assert running.metric('modegraph_errors_total{kind="model_gone"}') == 5
+        assert running.metric('modegraph_errors_total{kind="model_unavailable"}') == 5
 
 
 def test_a_failure_of_the_engine_is_reported_and_ends_a_stream_with_an_error(stack: Stack) -> None:
@@ -64,7 +64,7 @@ def test_a_failure_of_the_engine_is_reported_and_ends_a_stream_with_an_error(sta
     events = broken.post("/v1/chat/completions", json={**ASK, "stream": True}).text.strip().split("\n\n")
     assert (
         "Hal" in events[0]
-        and json.loads(events[1][6:])["error"]["code"] == "model_gone"
+        and json.loads(events[1][6:])["error"]["code"] == "model_unavailable"
         and events[-1] == "data: [DONE]"
     )
 

@@ -161,7 +161,7 @@ def test_errors_of_tools_are_counted_like_those_of_other_routes(
     with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
         gone, stopped, failed = with_client(running, "legacy", session)
         assert "does not answer" in gone and "nothing was written" in stopped and "the cause is in its log" in failed
-        kinds = ("model_gone", "store_gone", "internal_error")
+        kinds = ("model_unavailable", "store_unavailable", "internal_error")
         assert [running.metric(f'modegraph_errors_total{{kind="{kind}"}}') for kind in kinds] == [1, 1, 1]
 
 

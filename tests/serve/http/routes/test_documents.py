@@ -164,7 +164,7 @@ def test_an_extraction_model_that_does_not_answer_is_reported_without_its_addres
     build_index(tmp_path / "index", [], settings, lambda spec: HashEncoder(), open_model)
     with serving(tmp_path / "index", None, writable=True) as running:
         refusal = running.post("/v1/documents", json={"documents": [NEW]})
-        assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "model_gone")
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "model_unavailable")
         assert url.split("/")[2] not in refusal.text and refusal.headers["retry-after"]
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
 

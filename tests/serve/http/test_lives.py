@@ -56,7 +56,8 @@ def test_without_the_engine_chat_requests_are_refused_immediately_and_search_wor
 
 def test_a_failure_of_the_engine_is_reported_and_ends_a_stream_with_an_error(stack: Stack) -> None:
     running, _ = stack(lambda body, number: (500, "down"))
-    assert running.post("/v1/chat/completions", json=ASK).status_code == 503
+    response = running.post("/v1/chat/completions", json=ASK)
+    assert response.status_code == 503 and "fails (status 500)" in response.json()["error"]["message"]
     malformed, _ = stack(lambda body, number: (200, "<html>"))
     assert malformed.post("/v1/chat/completions", json=ASK).status_code == 502
     stream = 'data: {"choices": [{"index": 0, "delta": {"content": "Hal"}}]}\n\ndata: {"error": {"message": "out of memory"}}\n\n'

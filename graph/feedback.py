@@ -229,7 +229,7 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
 
 
 class FeedbackDatabase:
-    """The entries for the index in `folder`, in a table, of at most about `max_bytes`, of its database; methods and errors as in `FeedbackFile`.
+    """The feedback on the index in `folder`, stored in a table of its database that holds about `max_bytes` at most; methods and errors as in `FeedbackFile`.
 
     Every method raises Unavailable while the database is down.
     """

@@ -14,7 +14,8 @@ from typing import Annotated, Literal
 import numpy as np
 
 from graph.answer.context import build_context, token_budget
-from graph.answer.prompt import NOT_FOUND, answer_messages, is_no_answer
+from graph.answer.citations import check_citations, short_answer
+from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, is_no_answer
 from graph.errors import ModelUnavailable
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
@@ -26,7 +27,7 @@ from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, sound_items
-from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Trace
+from graph.types import CompletionRequest, Evidence, Excerpt, Finding, Floats, Ints, Trace
 
 MAX_SUB_QUESTIONS = 8
 _PLACEHOLDER = re.compile(r"\{\s*([\w.]+)\s*\}")
@@ -202,26 +203,32 @@ class PlanRun:
 
 
 def answer_level(
-    index: Index, model: Caller, level: Mapping[int, SubQuestion], settings: RetrieveSettings, run: PlanRun
+    index: Index,
+    model: Caller,
+    reader: Caller | None,
+    level: Mapping[int, SubQuestion],
+    settings: RetrieveSettings,
+    run: PlanRun,
 ) -> None:
-    """Search with the sub-questions of a level (by number) whose dependencies are answered; request the answers in one batch. Raises ModelUnavailable."""
+    """Search with the sub-questions of a level (by number) whose dependencies are answered; request the answers in one batch, of `reader` if
+    there is one, else of `model`. Raises ModelUnavailable."""
     ready: dict[int, SubQuestion] = {}
     for number, step in level.items():
         if missing := [f"{{{each}}}" for each in step.depends_on if each not in run.findings]:
             run.steps.append(f"{{{number}}} skipped: no answer to {', '.join(missing)}")
         else:
             ready[number] = step
+    if not ready:
+        return
     queries = [_fill(step, run) for step in ready.values()]
     found = search_all(index, queries, settings)
     run.found |= found
-    budget = token_budget(settings.max_context_tokens, model.count_tokens)
+    budget = token_budget(settings.max_context_tokens, (reader or model).count_tokens)
     contexts = [
         build_context(evidence_of(index, found[query.text], EXCERPTS_READ), EXCERPTS_READ, budget) for query in queries
     ]
-    prompts = [
-        answer_messages(query.text, excerpts)[1].content for query, excerpts in zip(queries, contexts, strict=True)
-    ]
-    replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), prompts, MAX_ANSWER_TOKENS)
+    texts = [query.text for query in queries]
+    replies = answers_in_form(reader, texts, contexts) if reader else answers_in_json(model, texts, contexts)
     for number, query, excerpts, reply in zip(ready, queries, contexts, replies, strict=True):
         outcome = judge_reply(reply, query.text, excerpts)
         if isinstance(outcome, Finding):
@@ -231,6 +238,30 @@ def answer_level(
             run.steps.append(f"{{{number}}} {query.text} · {outcome}")
         if outcome == NOT_FOUND:
             run.found.pop(query.text, None)
+
+
+def answers_in_json(
+    model: Caller, questions: Sequence[str], contexts: Sequence[tuple[Excerpt, ...]]
+) -> list[Resolution | None]:
+    """A model's answer to each question from its excerpts; None for an unusable reply. Raises ModelUnavailable."""
+    users = [answer_messages(text, excerpts)[1].content for text, excerpts in zip(questions, contexts, strict=True)]
+    return model.ask(Resolution, read_prompt("graph/resolve.txt"), users, MAX_ANSWER_TOKENS)
+
+
+def answers_in_form(
+    reader: Caller, questions: Sequence[str], contexts: Sequence[tuple[Excerpt, ...]]
+) -> list[Resolution | None]:
+    """The same by a model that was trained to answer with citations, in its form."""
+    requests = [
+        CompletionRequest(answer_messages(text, excerpts, reader.form), ANSWER_TOKENS[reader.form])
+        for text, excerpts in zip(questions, contexts, strict=True)
+    ]
+    return [
+        Resolution(answer=short_answer(each.text), passages=list(check_citations(each.text, EXCERPTS_READ).cited))
+        if each.finish_reason != "refused"
+        else None
+        for each in reader.complete(requests)
+    ]
 
 
 def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Excerpt]) -> Finding | str:
@@ -270,7 +301,8 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
         try:
             steps = make_plan(query.model, query.text, run)
             for level in levels_of(steps):
-                answer_level(index, query.model, {number: steps[number - 1] for number in level}, deep, run)
+                ready = {number: steps[number - 1] for number in level}
+                answer_level(index, query.model, query.reader, ready, deep, run)
         except ModelUnavailable as problem:
             stopped = str(problem)
     trace = Trace("plan", tuple(run.steps), stopped=stopped)

@@ -182,8 +182,7 @@ def results_of(
     task, settings = cell.task, cell.system.retrieve
     check_gold(task.questions, index.sources())
     if settings is not None:
-        reader = model if helper is not None and cell.system.model != run.settings.helper else None
-        all_evidence = _retrieve_evidence(index, task.questions, settings, helper, reader)
+        all_evidence = _retrieve_evidence(index, task.questions, settings, helper)
     else:
         all_evidence = [Evidence(question.text) for question in task.questions]
     for first in range(0, len(task.questions), PROMPTS_AT_ONCE):
@@ -204,18 +203,14 @@ def results_of(
 
 
 def _retrieve_evidence(
-    index: Index,
-    questions: Sequence[Question],
-    settings: RetrieveSettings,
-    helper: LanguageModel | None,
-    reader: LanguageModel | None,
+    index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
     """Evidence for every question. A first retrieval, not timed, loads the encoder."""
-    retrieve_many(index, [questions[0].text], settings, helper, reader)
+    retrieve_many(index, [questions[0].text], settings, helper)
     all_evidence: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):
         texts = [question.text for question in questions[start : start + QUERIES_AT_ONCE]]
-        all_evidence += retrieve_many(index, texts, settings, helper, reader)
+        all_evidence += retrieve_many(index, texts, settings, helper)
     for question, evidence in zip(questions, all_evidence, strict=True):
         if evidence.trace.stopped:
             found = f"question {question.id!r}: the retrieval stopped before it was done ({evidence.trace.stopped})"

@@ -22,7 +22,7 @@ from graph.retrieve.modes.plan import retrieve_plan
 from graph.retrieve.modes.statements import retrieve_statements
 from graph.retrieve.modes.topics import retrieve_topics
 from graph.retrieve.parts.mentions import broad_words
-from graph.retrieve.parts.query import Caller, Query, RetrieveSettings, total_usage
+from graph.retrieve.parts.query import Caller, ModelUsage, Query, RetrieveSettings
 from graph.shared.modes import Mode
 from graph.shared.pages import page_at
 from graph.store.data import IndexData
@@ -79,29 +79,18 @@ STRATEGIES: dict[Mode, Strategy] = {
 }
 
 
-def retrieve(
-    index: Index,
-    query: str,
-    settings: RetrieveSettings,
-    model: LanguageModel | None = None,
-    reader: LanguageModel | None = None,
-) -> Evidence:
+def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
     """Evidence for `query`, best first; the same query, index, settings (and model replies) always give the same evidence.
 
-    The modes that can use a `model` call it; without one, they retrieve by rules. In `plan`, `reader` answers the sub-questions, in
-    the form that it was trained for; without it, `model` does, in JSON. Raises UserError for an empty query and
+    The modes that can use a `model` call it; without one, they retrieve by rules. Raises UserError for an empty query and
     for a filter that no document matches. If the model becomes unavailable halfway, the evidence contains the results up to that
     point, and its trace gives the reason.
     """
-    return retrieve_many(index, [query], settings, model, reader)[0]
+    return retrieve_many(index, [query], settings, model)[0]
 
 
 def retrieve_many(
-    index: Index,
-    queries: Sequence[str],
-    settings: RetrieveSettings,
-    model: LanguageModel | None = None,
-    reader: LanguageModel | None = None,
+    index: Index, queries: Sequence[str], settings: RetrieveSettings, model: LanguageModel | None = None
 ) -> list[Evidence]:
     """`retrieve` for each query. All queries are encoded in one batch, and each is charged an equal share of the encoder's seconds.
 
@@ -121,8 +110,7 @@ def retrieve_many(
     results = []
     for text, query_D in zip(stripped, queries_QD, strict=True):
         started = time.perf_counter()
-        callers = [Caller(each) if each is not None else None for each in (model, reader)]
-        query = Query(text, query_D, *callers)
+        query = Query(text, query_D, Caller(model) if model is not None else None)
         evidence = STRATEGIES[settings.mode](scope, query, mode_settings)
         if score is not None:
             evidence = rerank(evidence, score, settings.top_k)
@@ -137,7 +125,7 @@ def retrieve_many(
 
 def _with_costs(trace: Trace, query: Query, mode: Mode, seconds: float, encoder_seconds: float) -> Trace:
     """The trace with the cost of the question; calls replayed from a ledger count as calls."""
-    spent = total_usage([caller.spent for caller in (query.model, query.reader) if caller is not None])
+    spent = query.model.spent if query.model is not None else ModelUsage()
     return replace(
         trace,
         mode=mode,

@@ -18,7 +18,7 @@ from graph.index.filters import Condition, parse_condition
 from graph.random_walk import MAX_DAMPING
 from graph.shared.modes import DEFAULT_MODE, Mode
 from graph.text.replies import BadReply, ReplyModel, copies_example, parse_reply, retry_of, strict_schema
-from graph.types import AnswerForm, Completion, CompletionRequest, Floats, LanguageModel, Message
+from graph.types import Completion, CompletionRequest, Floats, LanguageModel, Message
 
 R = TypeVar("R", bound=ReplyModel)
 
@@ -95,23 +95,6 @@ class Caller:
         """The number of a text's tokens, by the model's tokenizer."""
         return self._model.count_tokens(text)
 
-    @property
-    def form(self) -> AnswerForm:
-        """The answer form that the model was trained for."""
-        return self._model.form
-
-    def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
-        """The model's completions of one batch, refused ones included. Raises ModelUnavailable if the model does not answer."""
-        if not requests:
-            return []
-        started = time.perf_counter()
-        try:
-            completions = self._model.complete(requests)
-        except UserError as problem:
-            raise ModelUnavailable(str(problem), "", "") from None
-        self._add(usage_of(completions, time.perf_counter() - started))
-        return completions
-
     def ask(
         self, kind: type[R], system: str, users: Sequence[str], max_tokens: int, **narrower: Mapping[str, Any]
     ) -> list[R | None]:
@@ -141,7 +124,14 @@ class Caller:
         return [None if isinstance(reply, _UnusableReply) else reply for reply in replies]
 
     def _read(self, kind: type[R], requests: Sequence[CompletionRequest]) -> "list[R | _UnusableReply | None]":
-        completions = self.complete(requests)
+        if not requests:
+            return []
+        started = time.perf_counter()
+        try:
+            completions = self._model.complete(requests)
+        except UserError as problem:
+            raise ModelUnavailable(str(problem), "", "") from None
+        seconds = time.perf_counter() - started
         replies = [
             _read_one(kind, request.messages[1].content, completion)
             for request, completion in zip(requests, completions, strict=True)
@@ -149,6 +139,7 @@ class Caller:
         unusable = [row for row, reply in enumerate(replies) if reply is None or isinstance(reply, _UnusableReply)]
         if unusable and self.first_unusable is None:
             self.first_unusable = completions[unusable[0]].text
+        self._add(usage_of(completions, seconds))
         return replies
 
 
@@ -175,13 +166,11 @@ def _read_one(kind: type[R], user: str, completion: Completion) -> "R | _Unusabl
 
 @dataclass(frozen=True)
 class Query:
-    """The question's text, its unit vector [D], the model that may be called for it (None: no model), and the model that answers the
-    sub-questions of `plan` in the form that it was trained for (None: `model`, in JSON)."""
+    """The question's text, its unit vector [D], and the model that may be called for it (None: no model)."""
 
     text: str
     vector_D: Floats
     model: Caller | None = None
-    reader: Caller | None = None
 
 
 BUILT_IN_SELECTORS = ("threshold", "llm", "none")

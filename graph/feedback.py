@@ -169,7 +169,7 @@ class FeedbackFile:
         if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
             raise FeedbackFull
         row = row_of(entry)
-        with _open_connection(self._file, "rwc") as database, database:
+        with open_feedback_file(self._file, "rwc") as database, database:
             database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def all(self) -> list[Feedback]:
@@ -184,20 +184,20 @@ class FeedbackFile:
         """Delete all entries of a user; returns how many there were."""
         if not self._file.exists():
             return 0
-        with _open_connection(self._file, "rw") as database, database:
+        with open_feedback_file(self._file, "rw") as database, database:
             return database.execute("DELETE FROM feedback WHERE user = ?", (user,)).rowcount
 
     def _read(self, where: str = "", values: Sequence[object] = ()) -> list[Feedback]:
         if not self._file.exists():
             return []
-        with _open_connection(self._file, "rw") as database:
+        with open_feedback_file(self._file, "rw") as database:
             rows = database.execute(f"SELECT {_COLUMNS} FROM feedback {where} ORDER BY row", values)
             return [entry_of(row) for row in rows]
 
 
 @contextmanager
-def _open_connection(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the file while the context is open; UserError for a damaged or wrong file; DiskFull when there is no space.
+def open_feedback_file(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """A connection to the file of feedback, in SQLite's `mode`, while the context is open; UserError for a damaged or wrong file; DiskFull when there is no space.
 
     Other errors of SQLite, such as that for a file locked by another process, pass through.
     """

@@ -1,4 +1,4 @@
-"""Copies an index between its folder and PostgreSQL, in either direction: all rows of index.sqlite and of its call ledger, or none.
+"""Copies an index between its folder and PostgreSQL, in either direction: all rows of index.sqlite, of its call ledger and of its feedback, or none.
 
 Arrays and vectors are not copied: in a folder copied out of a database they are derived again, with the encoder.
 """
@@ -14,6 +14,7 @@ from graph.build.lifecycle import resume_build
 from graph.build.read_passages import no_model
 from graph.build.stores import read_settings
 from graph.errors import UserError
+from graph.feedback import FEEDBACK, open_feedback_file
 from graph.postgres.connect import Connection, database_of, dsn_of, transaction
 from graph.postgres.schema import check_schema, migrate, restart_keys
 from graph.shared.console import track
@@ -30,6 +31,8 @@ COPIED_TABLES = tuple(table for table in TABLES if table != "changed")
 """The copied tables of index.sqlite, each after the tables that it references."""
 CALLS_TABLE = "calls"
 """The table of the ledger."""
+FEEDBACK_TABLE = "feedback"
+"""The table of readers' feedback."""
 POSTGRES_TYPES = {"TEXT": "text", "INTEGER": "int8"}
 Row = tuple[object, ...]
 
@@ -37,7 +40,7 @@ Row = tuple[object, ...]
 def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
     """Copy the rows of an index into a database without an index; returns row counts by table. Writers of the index wait meanwhile.
 
-    UserError, with nothing copied, when index.sqlite or the ledger is damaged, when the rows of the index are already in a database, when
+    UserError, with nothing copied, when index.sqlite, the ledger or the feedback is damaged, when the rows of the index are already in a database, when
     the database at `dsn` already has an index or cannot be written to, or when a text contains a NUL character, which PostgreSQL cannot store.
     """
     database = database_of(dsn)
@@ -57,12 +60,15 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
             counts = {
                 table: _send(connection, store, table) for table in track(COPIED_TABLES, "Tables", len(COPIED_TABLES))
             }
-        calls = 0
+        counts |= {CALLS_TABLE: 0, FEEDBACK_TABLE: 0}
         if (folder / LEDGER).exists():
             with closing(open_to_read(folder / LEDGER)) as ledger:
-                calls = _send(connection, ledger, CALLS_TABLE)
+                counts[CALLS_TABLE] = _send(connection, ledger, CALLS_TABLE)
+        if (folder / FEEDBACK).exists():
+            with open_feedback_file(folder / FEEDBACK, "ro") as feedback:
+                counts[FEEDBACK_TABLE] = _send(connection, feedback, FEEDBACK_TABLE)
         restart_keys(connection)
-    return {**counts, CALLS_TABLE: calls}
+    return counts
 
 
 def copy_to_folder(
@@ -91,7 +97,7 @@ def copy_to_folder(
 
 
 def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
-    """Copy the rows of an index and the calls of its ledger, if any, into new files."""
+    """Copy the rows of an index, and the calls of its ledger and the feedback on its answers, if any, into new files."""
     SqliteStore(folder).close()
     with closing(sqlite3.connect(folder / SQLITE_FILE)) as store, store:
         counts = {
@@ -102,8 +108,11 @@ def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:
     with closing(sqlite3.connect(folder / LEDGER)) as ledger, ledger:
         ledger.execute(LEDGER_TABLE)
         counts[CALLS_TABLE] = _receive(connection, ledger, CALLS_TABLE)
-    if not counts[CALLS_TABLE]:
-        (folder / LEDGER).unlink()
+    with open_feedback_file(folder / FEEDBACK, "rwc") as feedback, feedback:
+        counts[FEEDBACK_TABLE] = _receive(connection, feedback, FEEDBACK_TABLE)
+    for table, name in ((CALLS_TABLE, LEDGER), (FEEDBACK_TABLE, FEEDBACK)):
+        if not counts[table]:
+            (folder / name).unlink()
     return counts
 
 

@@ -24,7 +24,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     def copy(src: Source, dst: Target, as_json: AsJson = False) -> None:
         """Copy an index into a PostgreSQL database, or out of one.
 
-        All rows of the index and of its call ledger are copied, or none. In a new folder, arrays and vectors are derived from
+        All rows of the index, of its call ledger and of its feedback are copied, or none. In a new folder, arrays and vectors are derived from
         them again, as `modegraph resume` would.
         """
         from_database, to_database = (name.startswith(SCHEMES) for name in (src, dst))

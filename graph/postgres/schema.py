@@ -11,7 +11,7 @@ from graph.shared.disk import report_full_disk
 from graph.store.database import DATABASE_FILE, has_database, write_database
 
 SCHEMA = "modegraph_index"
-TABLES_WITH_KEYS = ("passages", "propositions", "entities", "occurrences", "topics")
+TABLES_WITH_KEYS = ("passages", "propositions", "entities", "occurrences", "topics", "feedback")
 """Tables whose integer keys come from a sequence, or were copied with the rows."""
 _MIGRATIONS_TABLE = """CREATE TABLE migrations (number int8 PRIMARY KEY, name text COLLATE "C" NOT NULL,
     run_at timestamptz NOT NULL DEFAULT now())"""

@@ -15,7 +15,8 @@ from graph.build.build import Edit, build_index, edit_index
 from graph.build.copy_index import COPIED_TABLES, copy_to_database, copy_to_folder
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
 from graph.errors import UserError
-from graph.postgres.schema import known_migrations
+from graph.feedback import FEEDBACK, Feedback, FeedbackFile, GivenAnswer, Vote, read_feedback, row_of
+from graph.postgres.schema import SCHEMA, known_migrations
 from graph.store.index_settings import IndexSettings
 from graph.store.ledger_file import LEDGER
 from graph.store.sqlite import SQLITE_FILE
@@ -82,6 +83,7 @@ def test_a_copy_of_a_copy_equals_the_index_byte_for_byte(folder: Path, database:
     assert tables_of(folder / SQLITE_FILE, COPIED_TABLES) == before and counts == {
         **{name: len(rows) for name, rows in before.items()},
         "calls": 3,
+        "feedback": 0,
     }
     assert copy_to_folder(database, tmp_path / "back", encoder) == counts
     assert tables_of(tmp_path / "back" / SQLITE_FILE, COPIED_TABLES) == before
@@ -98,6 +100,27 @@ def test_a_copy_of_a_copy_equals_the_index_byte_for_byte(folder: Path, database:
     assert call_model(tmp_path / "back" / LEDGER, 4).requests[0].messages[0].content == "question 3 é", (
         "stored calls are not repeated"
     )
+
+
+def test_feedback_is_copied_and_more_can_be_added(folder: Path, database: str, tmp_path: Path) -> None:
+    given = GivenAnswer("tiny", "Ada Marlow [1]", context_ids=("p",))
+    entries = [
+        Feedback(str(n), "reader", "2026-11-30T12:00:00Z", bool(n), "Who founded the yard? é", Vote(given, "up"))
+        for n in range(3)
+    ]
+    FeedbackFile(folder, 1 << 20).add(entries[0])
+    FeedbackFile(folder, 1 << 20).add(entries[1])
+    assert copy_to_database(folder, database)["feedback"] == 2
+    columns = 'id, "user", at, consent, kind, question, said'
+    with psycopg.connect(database) as connection:
+        insert = f"INSERT INTO {SCHEMA}.feedback ({columns}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
+        connection.execute(insert, row_of(entries[2]))
+    assert copy_to_folder(database, tmp_path / "back", encoder)["feedback"] == 3
+    assert read_feedback(tmp_path / "back") == entries
+    (folder / FEEDBACK).write_bytes(b"no database")
+    with psycopg.connect(database) as connection:
+        connection.execute(f"DROP SCHEMA {SCHEMA} CASCADE")
+    assert "feedback.sqlite: not readable" in refusal(lambda: copy_to_database(folder, database))
 
 
 def without_generation(files: dict[str, bytes], generation: int) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class Feedback:
 
 
 FeedbackRow = tuple[str, str, str, int, str, str, str]
-"""The stored columns of an entry: id, user, at, consent, kind, question, said (the content as JSON)."""
+"""The stored columns of an entry: id, user, at, consent, kind, question, content (as JSON)."""
 
 
 class FeedbackFull(Exception):
@@ -140,17 +140,17 @@ def _tuple(value: Any) -> Any:
 
 
 FEEDBACK = "feedback.sqlite"
-FEEDBACK_FORMAT = 1
+FEEDBACK_FORMAT = 2
 LOCK_TIMEOUT_S = 30.0
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS feedback (row INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, user TEXT NOT NULL, at TEXT NOT NULL,
-    consent INTEGER NOT NULL, kind TEXT NOT NULL, question TEXT NOT NULL, said TEXT NOT NULL);
+    consent INTEGER NOT NULL, kind TEXT NOT NULL, question TEXT NOT NULL, content TEXT NOT NULL);
 CREATE INDEX IF NOT EXISTS feedback_of_user ON feedback (user);
 PRAGMA user_version = {FEEDBACK_FORMAT};
 COMMIT;
 """
-_COLUMNS = 'id, "user", at, consent, kind, question, said'
+_COLUMNS = 'id, "user", at, consent, kind, question, content'
 _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """SQLite's codes for a file that is damaged, not a database, or without the table; 0 marks an error that this module raises."""
 
@@ -217,15 +217,30 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
     try:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = ON")
-        version = database.execute("PRAGMA user_version").fetchone()[0]
+        version = _format_of(database)
         if mode == "rwc" and version == 0:
             database.executescript(_SCHEMA)
+        elif version == 1:
+            convert_format_1(database)
         elif version != FEEDBACK_FORMAT:
             raise sqlite3.DatabaseError(f"format {version}, but this version reads format {FEEDBACK_FORMAT}")
     except BaseException:
         database.close()
         raise
     return database
+
+
+def _format_of(database: sqlite3.Connection) -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def convert_format_1(database: sqlite3.Connection) -> None:
+    """Rename the column `said` of format 1, unless another process did so first."""
+    with database:
+        database.execute("BEGIN IMMEDIATE")
+        if _format_of(database) == 1:
+            database.execute("ALTER TABLE feedback RENAME COLUMN said TO content")
+            database.execute(f"PRAGMA user_version = {FEEDBACK_FORMAT}")
 
 
 class FeedbackDatabase:

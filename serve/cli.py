@@ -182,7 +182,7 @@ def register_explain(app: typer.Typer) -> None:
     ) -> None:
         """Explain why a question does or does not find a passage.
 
-        No language model is called. Shows the passage's rank and score in every mode (`plan` is then the same as `hops`),
+        No language model is called. Shows the passage's rank and score in every mode (`plan`, the same as `hops`, only with --mode plan),
         what it shares with the question, the links that lead to it, and the passages ranked above it in --mode.
         """
         from graph.config import parse_settings

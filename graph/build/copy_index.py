@@ -65,7 +65,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
             with closing(open_to_read(folder / LEDGER)) as ledger:
                 counts[CALLS_TABLE] = _send(connection, ledger, CALLS_TABLE)
         if (folder / FEEDBACK).exists():
-            with open_feedback_file(folder / FEEDBACK, "ro") as feedback:
+            with open_feedback_file(folder / FEEDBACK, "rw") as feedback:
                 counts[FEEDBACK_TABLE] = _send(connection, feedback, FEEDBACK_TABLE)
         restart_keys(connection)
     return counts

@@ -25,6 +25,7 @@ from graph.feedback import (
     Preference,
     RightPassage,
     Vote,
+    convert_format_1,
     read_feedback,
 )
 from graph.index.index import open_index
@@ -145,8 +146,22 @@ def test_a_missing_file_means_no_feedback_and_an_unreadable_or_newer_file_is_ref
     with sqlite3.connect(tmp_path / FEEDBACK) as newer:
         newer.execute("PRAGMA user_version = 9")
     newer.close()
-    with pytest.raises(UserError, match="format 9, but this version reads format 1"):
+    with pytest.raises(UserError, match="format 9, but this version reads format 2"):
         read_feedback(tmp_path)
+
+
+def test_a_file_of_format_1_is_converted_by_the_first_process_that_opens_it(tmp_path: Path) -> None:
+    file = tmp_path / FEEDBACK
+    FeedbackFile(tmp_path, 1 << 30).add(entry(EVERY_KIND[0]))
+    to_format_1 = "ALTER TABLE feedback RENAME COLUMN content TO said; PRAGMA user_version = 1"
+    with closing(sqlite3.connect(file)) as first, closing(sqlite3.connect(file)) as second:
+        first.executescript(to_format_1)
+        for connection in (first, second):
+            convert_format_1(connection)
+        first.executescript(to_format_1)
+    assert read_feedback(tmp_path) == [entry(EVERY_KIND[0])]
+    FeedbackFile(tmp_path, 1 << 30).add(replace(entry(EVERY_KIND[1]), id="later"))
+    assert [each.content for each in read_feedback(tmp_path)] == list(EVERY_KIND[:2])
 
 
 def test_an_index_is_the_same_with_and_without_feedback(tmp_path: Path) -> None:

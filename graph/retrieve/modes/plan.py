@@ -1,8 +1,8 @@
 """`plan` (PankRAG): a model splits the question, sub-questions are answered in the order of their dependencies, and the results are fused by rank.
 
 One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and the results of each
-reranked by the answers on which it depends (§3.3). If one of these answers is missing, the sub-question is skipped. Without a model, or with an
-invalid plan, `hops` searches with the whole question.
+reranked by the answers on which it depends (§3.3). If one of these answers is missing, the sub-question is skipped. Without a model, with an
+invalid plan, or with one that does not split the question, `hops` searches with the whole question.
 
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
 
@@ -14,8 +14,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from graph.answer.context import build_context, token_budget
-from graph.answer.citations import check_citations, short_answer
-from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, is_no_answer
+from graph.answer.prompt import NOT_FOUND, answer_messages, is_no_answer
 from graph.errors import ModelUnavailable
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
@@ -27,7 +26,7 @@ from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, sound_items
-from graph.types import CompletionRequest, Evidence, Excerpt, Finding, Floats, Ints, Trace
+from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Trace
 
 MAX_SUB_QUESTIONS = 8
 _PLACEHOLDER = re.compile(r"\{\s*([\w.]+)\s*\}")
@@ -95,6 +94,22 @@ def fill_placeholders(text: str, answers: Mapping[int, str]) -> str:
     """
     named = {str(each): answer for each, answer in answers.items()}
     return _PLACEHOLDER.sub(lambda match: named[match[1]], text)
+
+
+def names_nothing(text: str, question: str) -> bool:
+    """Whether a sub-question of `question` cannot be searched for alone, such as "Who directed the film?": it has no placeholder, and no name or
+    number, though the question has some. A name is a word with a capital letter, except the first.
+
+    >>> names_nothing("Which film is older?", "Which is older, Ogro or Jaws?"), names_nothing("When was Ogro made?", "Which is older, Ogro or Jaws?")
+    (True, False)
+    >>> names_nothing("When was {1} made?", "Is Ogro older?"), names_nothing("Who wrote it?", "who wrote the book on kelp?")
+    (False, False)
+    """
+    return not placeholders_of(text) and not _has_name(text) and _has_name(question)
+
+
+def _has_name(text: str) -> bool:
+    return any(letter.isupper() or letter.isdigit() for word in text.split()[1:] for letter in word)
 
 
 def placeholders_of(text: str) -> list[str]:
@@ -196,6 +211,7 @@ class Resolution(ReplyModel):
 class PlanRun:
     """The results of an execution so far. `found` maps each question's text to its nodes, except for questions to which the model found no answer."""
 
+    question: str
     found: dict[str, FoundNodes] = field(default_factory=dict)
     findings: dict[int, Finding] = field(default_factory=dict)
     """The answers, by the number of their sub-question."""
@@ -203,15 +219,9 @@ class PlanRun:
 
 
 def answer_level(
-    index: Index,
-    model: Caller,
-    reader: Caller | None,
-    level: Mapping[int, SubQuestion],
-    settings: RetrieveSettings,
-    run: PlanRun,
+    index: Index, model: Caller, level: Mapping[int, SubQuestion], settings: RetrieveSettings, run: PlanRun
 ) -> None:
-    """Search with the sub-questions of a level (by number) whose dependencies are answered; request the answers in one batch, of `reader` if
-    there is one, else of `model`. Raises ModelUnavailable."""
+    """Search with the sub-questions of a level (by number) whose dependencies are answered; request the answers in one batch. Raises ModelUnavailable."""
     ready: dict[int, SubQuestion] = {}
     for number, step in level.items():
         if missing := [f"{{{each}}}" for each in step.depends_on if each not in run.findings]:
@@ -223,12 +233,14 @@ def answer_level(
     queries = [_fill(step, run) for step in ready.values()]
     found = search_all(index, queries, settings)
     run.found |= found
-    budget = token_budget(settings.max_context_tokens, (reader or model).count_tokens)
+    budget = token_budget(settings.max_context_tokens, model.count_tokens)
     contexts = [
         build_context(evidence_of(index, found[query.text], EXCERPTS_READ), EXCERPTS_READ, budget) for query in queries
     ]
-    texts = [query.text for query in queries]
-    replies = answers_in_form(reader, texts, contexts) if reader else answers_in_json(model, texts, contexts)
+    prompts = [
+        answer_messages(query.text, excerpts)[1].content for query, excerpts in zip(queries, contexts, strict=True)
+    ]
+    replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), prompts, MAX_ANSWER_TOKENS)
     for number, query, excerpts, reply in zip(ready, queries, contexts, replies, strict=True):
         outcome = judge_reply(reply, query.text, excerpts)
         if isinstance(outcome, Finding):
@@ -238,30 +250,6 @@ def answer_level(
             run.steps.append(f"{{{number}}} {query.text} · {outcome}")
         if outcome == NOT_FOUND:
             run.found.pop(query.text, None)
-
-
-def answers_in_json(
-    model: Caller, questions: Sequence[str], contexts: Sequence[tuple[Excerpt, ...]]
-) -> list[Resolution | None]:
-    """A model's answer to each question from its excerpts; None for an unusable reply. Raises ModelUnavailable."""
-    users = [answer_messages(text, excerpts)[1].content for text, excerpts in zip(questions, contexts, strict=True)]
-    return model.ask(Resolution, read_prompt("graph/resolve.txt"), users, MAX_ANSWER_TOKENS)
-
-
-def answers_in_form(
-    reader: Caller, questions: Sequence[str], contexts: Sequence[tuple[Excerpt, ...]]
-) -> list[Resolution | None]:
-    """The same by a model that was trained to answer with citations, in its form."""
-    requests = [
-        CompletionRequest(answer_messages(text, excerpts, reader.form), ANSWER_TOKENS[reader.form])
-        for text, excerpts in zip(questions, contexts, strict=True)
-    ]
-    return [
-        Resolution(answer=short_answer(each.text), passages=list(check_citations(each.text, EXCERPTS_READ).cited))
-        if each.finish_reason != "refused"
-        else None
-        for each in reader.complete(requests)
-    ]
 
 
 def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Excerpt]) -> Finding | str:
@@ -295,14 +283,12 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
 
     If no sub-question has a list, the evidence of `hops`.
     """
-    run, stopped = PlanRun(), ""
+    run, stopped = PlanRun(query.text), ""
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})
     if query.model is not None:
         try:
-            steps = make_plan(query.model, query.text, run)
-            for level in levels_of(steps):
-                ready = {number: steps[number - 1] for number in level}
-                answer_level(index, query.model, query.reader, ready, deep, run)
+            for level in make_plan(query.model, run):
+                answer_level(index, query.model, level, deep, run)
         except ModelUnavailable as problem:
             stopped = str(problem)
     trace = Trace("plan", tuple(run.steps), stopped=stopped)
@@ -324,15 +310,27 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     )
 
 
-def make_plan(model: Caller, question: str, run: PlanRun) -> Sequence[SubQuestion]:
-    """The steps of the model's plan; none if the plan cannot be executed, with the reason in `run.steps`."""
-    plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(question)}"], MAX_PLAN_TOKENS)[0]
+def make_plan(model: Caller, run: PlanRun) -> list[dict[int, SubQuestion]]:
+    """The steps of the model's plan that can be searched for, by number and level; none, with the reason in `run.steps`, if the plan cannot be
+    executed, or if it does not split the question: the model's own answer to the whole question would only mislead the model that answers it."""
+    plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(run.question)}"], MAX_PLAN_TOKENS)[0]
     reason = NO_REPLY if plan is None else find_fault(plan)
     if plan is None or reason is not None:
         run.steps.append(f"plan rejected: {reason}; searching with the whole question")
-        return ()
-    run.steps.append(f"{len(plan.sub_questions)} sub-questions in {len(levels_of(plan.sub_questions))} levels")
-    return plan.sub_questions
+        return []
+    steps = dict(enumerate(plan.sub_questions, 1))
+    levels = levels_of(plan.sub_questions)
+    unnamed = {number for number, step in steps.items() if names_nothing(step.text, run.question)}
+    blocked = set(unnamed)
+    for level in levels:
+        blocked |= {number for number in level if not blocked.isdisjoint(steps[number].depends_on)}
+    parts = [step for number, step in steps.items() if number not in blocked]
+    if not parts or [step.kind for step in parts] == ["specific"]:
+        run.steps.append("the plan does not split the question; searching with the whole question")
+        return []
+    run.steps.append(f"{len(steps)} sub-questions in {len(levels)} levels")
+    run.steps += [f"{{{number}}} skipped: “{steps[number].text}” names nothing" for number in sorted(unnamed)]
+    return [{number: steps[number] for number in level if number not in unnamed} for level in levels]
 
 
 def describe_path(row: int, lists: Sequence[FoundNodes]) -> tuple[str, ...]:

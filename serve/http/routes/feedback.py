@@ -106,14 +106,14 @@ OwnerName = Annotated[
 
 
 class Entry(BaseModel):
-    """A stored entry; `said` has the fields specific to its `kind`."""
+    """A stored entry; `content` has the fields specific to its `kind`."""
 
     id: str
     at: str
     consent: bool
     kind: str
     question: str
-    said: dict[str, Any]
+    content: dict[str, Any]
 
 
 class Entries(BaseModel):
@@ -182,5 +182,5 @@ def owner_of(access: Access, user: str) -> str:
 
 
 def _entry(entry: Feedback) -> Entry:
-    kind, said = kind_of(entry.content), asdict(entry.content)
-    return Entry(id=entry.id, at=entry.at, consent=entry.consent, kind=kind, question=entry.question, said=said)
+    kind, content = kind_of(entry.content), asdict(entry.content)
+    return Entry(id=entry.id, at=entry.at, consent=entry.consent, kind=kind, question=entry.question, content=content)

@@ -111,7 +111,7 @@ def test_feedback_is_copied_and_more_can_be_added(folder: Path, database: str, t
     FeedbackFile(folder, 1 << 20).add(entries[0])
     FeedbackFile(folder, 1 << 20).add(entries[1])
     assert copy_to_database(folder, database)["feedback"] == 2
-    columns = 'id, "user", at, consent, kind, question, said'
+    columns = 'id, "user", at, consent, kind, question, content'
     with psycopg.connect(database) as connection:
         insert = f"INSERT INTO {SCHEMA}.feedback ({columns}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
         connection.execute(insert, row_of(entries[2]))

@@ -20,8 +20,8 @@ from tests.corpora import ISLES, guild_documents
 from tests.graph.hashed import encoder
 
 SETTINGS = IndexSettings(min_similarity=0.1)
-UNDO_MIGRATION_0004 = """SET search_path = modegraph_index; DROP INDEX documents_to_extract, passages_by_reader;
-    DELETE FROM migrations WHERE number > 3"""
+UNDO_MIGRATIONS = """SET search_path = modegraph_index; DROP INDEX documents_to_extract, passages_by_reader;
+    ALTER TABLE feedback RENAME COLUMN content TO said; DELETE FROM migrations WHERE number > 3"""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def index(tmp_path: Path, database: str) -> Path:
 def test_the_next_writer_migrates_an_older_schema_and_keeps_its_rows(index: Path, database: str) -> None:
     rows = index_status(index).rows
     with psycopg.connect(database) as connection:
-        connection.execute(UNDO_MIGRATION_0004)
+        connection.execute(UNDO_MIGRATIONS)
     with pytest.raises(
         UserError, match=r"migration 0004-indexes has not been run\. Expected a migrated schema\. Run a command"
     ):

@@ -48,7 +48,7 @@ def plan_of(*texts: str, kind: str = "specific") -> dict[str, Any]:
     return {"sub_questions": [{"text": text, "kind": kind} for text in texts]}
 
 
-CHAIN = plan_of("Who built the Lantern?", "Who founded {1}?", "Which village bakes kelp bread?")
+CHAIN = plan_of("Who built the Lantern?", "Who founded {1}?", "Which village near Ferrow bakes kelp bread?")
 
 
 def is_plan(request: CompletionRequest) -> bool:
@@ -152,18 +152,18 @@ def test_answers_reach_the_questions_that_need_them(isles: Index) -> None:
     found = ask(isles, model)
     assert questions_of(model) == [
         "Who built the Lantern?",
-        "Which village bakes kelp bread?",
+        "Which village near Ferrow bakes kelp bread?",
         "Who founded the Marlow Yard?",
     ]
     assert [(each.question, each.answer) for each in found.findings] == [
         ("Who built the Lantern?", "the Marlow Yard"),
-        ("Which village bakes kelp bread?", "Tarn"),
+        ("Which village near Ferrow bakes kelp bread?", "Tarn"),
         ("Who founded the Marlow Yard?", "Ada Marlow"),
     ]
     assert found.trace.steps == (
         "3 sub-questions in 2 levels",
         "{1} Who built the Lantern? → the Marlow Yard",
-        "{3} Which village bakes kelp bread? → Tarn",
+        "{3} Which village near Ferrow bakes kelp bread? → Tarn",
         "{2} Who founded the Marlow Yard? → Ada Marlow",
     )
     assert found.trace.mode == "plan" and found.trace.model_calls == 4 and found.trace.prompt_tokens == 40
@@ -217,7 +217,7 @@ def test_independent_sub_questions_overlap_in_time_and_dependent_ones_do_not(isl
     with chat_server(reply_slowly) as server:
         found = ask(isles, open_openai(f"m@{server.url}"))
         assert server.max_running == 2 and len(server.requests) == 4
-    assert {"Who built the Lantern?", "Which village bakes kelp bread?"} in running
+    assert {"Who built the Lantern?", "Which village near Ferrow bakes kelp bread?"} in running
     assert running[-1] == {"Who founded the Marlow Yard?"} and len(found.findings) == 3
 
 
@@ -225,14 +225,48 @@ def test_independent_sub_questions_overlap_in_time_and_dependent_ones_do_not(isl
 def test_a_question_that_needs_a_missing_answer_is_skipped(isles: Index, reply: str) -> None:
     model = planner(CHAIN, lambda question: reply if question.startswith("Who built") else answer(question))
     found = ask(isles, model)
-    assert questions_of(model) == ["Who built the Lantern?", "Which village bakes kelp bread?"]
-    assert [each.question for each in found.findings] == ["Which village bakes kelp bread?"]
+    assert questions_of(model) == ["Who built the Lantern?", "Which village near Ferrow bakes kelp bread?"]
+    assert [each.question for each in found.findings] == ["Which village near Ferrow bakes kelp bread?"]
     assert found.trace.steps[1:] == (
         "{1} Who built the Lantern? · not in the documents",
-        "{3} Which village bakes kelp bread? → Tarn",
+        "{3} Which village near Ferrow bakes kelp bread? → Tarn",
         "{2} skipped: no answer to {1}",
     )
     assert found.trace.stopped == "" and found.passages
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("Who built the Lantern?",),
+        ("What is the name of the ship?", "Who built {1}?"),
+        ("Who built the ship?", "Where was the Lantern built?"),
+    ],
+)
+def test_a_question_that_its_plan_does_not_split_is_not_answered_during_the_search(
+    isles: Index, parts: tuple[str, ...]
+) -> None:
+    model = planner(plan_of(*parts))
+    found, whole = ask(isles, model), ask(isles, None, mode="hops")
+    assert len(model.requests) == 1 and found.findings == () and found.trace.stopped == ""
+    assert (found.passages, found.paths) == (whole.passages, whole.paths)
+    assert found.trace.steps[0] == "the plan does not split the question; searching with the whole question"
+
+
+def test_a_part_that_names_nothing_is_not_searched_for(isles: Index) -> None:
+    parts = ("Who built the ship?", "Who founded {1}?", "Who built the Lantern?", "Where was {3} founded?")
+    model = planner(plan_of(*parts))
+    found = ask(isles, model)
+    assert questions_of(model) == ["Who built the Lantern?", "Where was the Marlow Yard founded?"]
+    assert found.trace.steps[:3] == (
+        "4 sub-questions in 2 levels",
+        "{1} skipped: “Who built the ship?” names nothing",
+        "{3} Who built the Lantern? → the Marlow Yard",
+    )
+    assert "{2} skipped: no answer to {1}" in found.trace.steps
+    without_names = planner(plan_of(*parts))
+    ask(isles, without_names, "where was the founder of the yard that built the ship born?")
+    assert questions_of(without_names)[0] == "Who built the ship?"
 
 
 def test_a_plan_without_any_answer_gives_the_ranking_of_hops(isles: Index) -> None:
@@ -289,12 +323,12 @@ def test_no_state_of_one_question_reaches_the_next(isles: Index) -> None:
 
     model = planner(CHAIN)
     first = without_times(ask(isles, model))
-    ask(isles, planner(plan_of("What is kelp bread?")), "From what is kelp bread baked?")
+    ask(isles, planner(plan_of("What is kelp bread?", "What is {1} baked from?")), "From what is kelp bread baked?")
     assert without_times(ask(isles, model)) == first
 
 
 def test_abstract_sub_questions_find_summaries(isles: Index) -> None:
-    plan = plan_of("What do villages and yards have in common?", kind="abstract")
+    plan = plan_of("What do Tarn and the Marlow Yard have in common?", kind="abstract")
     model = planner(plan, lambda question: "They stand by the sea.")
     found = ask(isles, model, top_k=10)
     assert found.summaries and len(found.findings) == 1

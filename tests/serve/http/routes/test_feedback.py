@@ -58,7 +58,7 @@ def test_feedback_on_an_answer_is_stored_with_its_passages(isles: Path) -> None:
         assert [(each.user, each.consent) for each in stored[3:]] == [("reader-0001", True), ("reader-0002", False)]
         entries = running.get("/v1/feedback/reader-0001").json()["entries"]
         assert [each["kind"] for each in entries] == [each["kind"] for each in contents]
-        assert entries[3]["said"]["better"] == "second" and entries[0]["question"] == QUESTION
+        assert entries[3]["content"]["better"] == "second" and entries[0]["question"] == QUESTION
         assert running.delete("/v1/feedback/reader-0001").json() == {"deleted": 4}
         assert running.get("/v1/feedback/reader-0001").json() == {"entries": []}
         assert [each.user for each in read_feedback(isles)] == ["reader-0002"]

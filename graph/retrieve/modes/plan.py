@@ -312,7 +312,7 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
 
 def make_plan(model: Caller, run: PlanRun) -> list[dict[int, SubQuestion]]:
     """The steps of the model's plan that can be searched for, by number and level; none, with the reason in `run.steps`, if the plan cannot be
-    executed, or if it does not split the question: the model's own answer to the whole question would only mislead the model that answers it."""
+    executed, or if it does not split the question, which is then left whole to the model that answers it."""
     plan = model.ask(Plan, read_prompt("graph/plan.txt"), [f"Question: {quote(run.question)}"], MAX_PLAN_TOKENS)[0]
     reason = NO_REPLY if plan is None else find_fault(plan)
     if plan is None or reason is not None:

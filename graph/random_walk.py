@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from graph.types import Floats, Ints
 
 TOLERANCE = 5e-6
-"""The largest L1 distance of a result from its stationary distribution. Float32 rounding adds up to 3e-7 ÷ (1 − damping)."""
+"""The largest L1 distance of a result from its stationary distribution. Float32 rounding adds at most 3e-7 ÷ (1 − damping)."""
 MAX_DAMPING = 0.99
 """The largest damping that settings accept: at most 1,745 steps, and a rounding error of at most 3e-5."""
 ROUNDING_ERROR = 1e-6

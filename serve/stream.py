@@ -310,9 +310,9 @@ async def stream_answer(
     max_answer_tokens: int,
     verifier: Verifier | None = None,
 ) -> AsyncIterator[AnswerDelta | Answer]:
-    """The text written from the best `top_k` excerpts, as it is generated, then the complete Answer. Closing the iterator stops the generation.
+    """The pieces of the answer from the best `top_k` excerpts as they are generated (without excerpts: "not in the documents"), then the complete Answer.
 
-    UserError when the engine refuses or becomes unavailable.
+    UserError if the engine refuses or becomes unavailable. Closing the iterator stops the generation.
     """
     name = backend.models[0]
     model = backend.language_model(name)

@@ -104,7 +104,7 @@ def test_accelerate_reads_every_launch_config(file: Path) -> None:
     assert ROOT / command[4] == file and (ROOT / command[10]).exists()
 
 
-def test_the_configs_of_a_chain_share_model_data_and_precision() -> None:
+def test_ms_and_dpo_configs_start_from_the_output_of_sft_and_share_its_data_and_precision() -> None:
     """Each ms and dpo config starts from the output of the sft config for the same model, with its data, quantisation and precision."""
     for file in (ROOT / "configs" / "train").glob("sft-*.yaml"):
         sft = load_settings(SftSettings, file)
@@ -150,7 +150,7 @@ def test_a_training_config_has_the_recipe_of_its_paper(file: Path) -> None:
 
 
 def all_settings_classes() -> list[type[Settings]]:
-    """Every settings class in our folders."""
+    """Every settings class in FOLDERS."""
     for folder in FOLDERS:
         package = importlib.import_module(folder)
         for module in pkgutil.walk_packages(package.__path__, f"{folder}."):
@@ -166,7 +166,7 @@ def all_settings_classes() -> list[type[Settings]]:
 
 
 def attributes_read() -> set[str]:
-    """Every name read as an attribute (`settings.beta`) anywhere in our folders."""
+    """Every name read as an attribute (`settings.beta`) anywhere in FOLDERS."""
     names: set[str] = set()
     for file in [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]:
         tree = ast.parse(file.read_text(encoding="utf-8"))

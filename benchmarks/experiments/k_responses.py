@@ -95,7 +95,7 @@ def row_of(prompt: Prompt, drawn: Samples, sampling: Sampling, policy: str, end_
 
 
 def without_repeats(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """The prompts whose passage and whose question no earlier chosen prompt has. A prompt's passage is its first gold one, or its first if none is gold
+    """The prompts sharing neither passage nor question with an earlier chosen one. A prompt's passage is its first gold one, or its first if none is gold
     (a passage may serve once in each of these two cases); a question and its changed version count as one.
     """
     chosen: dict[tuple[bool, str], Prompt] = {}
@@ -134,7 +134,7 @@ def draw_data(study: StudySettings, files: Sequence[Path], folder: Path, model_n
 
 
 def rows_of(model: Any, tokenizer: Any, prompts: Sequence[Prompt], samples: int, seed: int) -> Iterator[ResponseRow]:
-    """The rows of prompts with fresh responses of the model."""
+    """The rows of prompts, with newly sampled responses of the model."""
     sampling = Sampling(samples, 1.0, ANSWER_TOKENS, seed, as_drawn=True)
     ids = [(prompt.row.id, prompt_ids(tokenizer, prompt.row.prompt)) for prompt in prompts]
     for prompt, drawn in zip(prompts, draw(model, tokenizer, ids, samples, seed), strict=True):
@@ -303,7 +303,7 @@ def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[float] 
 
 
 def report(study: StudySettings, results: Path) -> dict[str, Any]:
-    """The figures of every arm, and the first arm of the contrast minus every other arm, by paired seeds."""
+    """The statistics of every arm, and the differences between the first arm of the contrast and every other arm, by paired seeds."""
     runs: defaultdict[str, dict[int, Any]] = defaultdict(dict)
     for file in sorted(results.glob("run-*.json")):
         run = json.loads(file.read_text(encoding="utf-8"))

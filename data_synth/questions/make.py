@@ -87,7 +87,7 @@ def _nothing_made(
             "index more documents, or give --hops 1",
         )
     return UserError(
-        f"{index.folder}: no question of {' or '.join(map(str, spec.hops))} hops can be made",
+        f"{index.folder}: no question can be made with --hops {' or '.join(map(str, spec.hops))}",
         "sentences with a name, a number, a date or a place, or documents that mention one another",
         "index more documents, choose other --hops, or give --writer",
     )

@@ -47,7 +47,7 @@ def open_extractor(
     stored = store.get_meta("extractor")
     if stored is not None and stored != version and store.count("passages"):
         found = f"{folder}: its documents were read by {stored}, not by {version}"
-        remedy = "name that model with --extractor-model, or index into a new folder"
+        remedy = "restore the earlier --extractor-model and prompts, or index into a new folder"
         raise UserError(found, "the same model and prompts for all documents of an index", remedy)
     store.set_meta("extractor", version)
     return read

@@ -34,7 +34,7 @@ class FolderProgress:
 
 @contextmanager
 def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
-    """Describe the work that fills `folder` in its progress file, which is removed when the block succeeds and stays, for `read_progress`, after an error."""
+    """Write `about` to the progress file of `folder`. The file is deleted when the block succeeds; after an error it is left for `read_progress`."""
     file = folder / PROGRESS
     with file.open("a", encoding="utf-8") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)

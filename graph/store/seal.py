@@ -32,7 +32,7 @@ class BlockSums:
         return cls(0, ()).updated(file, ())
 
     def updated(self, file: Path, written_blocks: Iterable[int]) -> "BlockSums":
-        """The current checksums of the file, if only `written_blocks`, the last known block and later blocks have changed."""
+        """The current checksums of the file, assuming that only `written_blocks`, the last known block and later blocks have changed."""
         count = -(-file.stat().st_size // BLOCK_BYTES)
         changed = {*written_blocks, *range(max(0, len(self.blocks) - 1), count)}
         old = dict(enumerate(self.blocks[:count]))
@@ -40,7 +40,7 @@ class BlockSums:
         return BlockSums(file.stat().st_size, tuple((old | new)[block] for block in range(count)))
 
     def match(self, file: Path, blocks: Iterable[int]) -> bool:
-        """Whether these blocks, as far as they have a checksum, are unchanged."""
+        """Whether those of these blocks that have a checksum are unchanged."""
         known = [block for block in blocks if block < len(self.blocks)]
         return all(_block_sum(file, block, self.bytes - block * BLOCK_BYTES) == self.blocks[block] for block in known)
 

@@ -58,7 +58,7 @@ def escape_special_tokens(text: str, tokenizer: Any) -> str:
 
 @lru_cache(maxsize=4)
 def special_token_pattern(tokenizer: Any) -> re.Pattern[str] | None:
-    """Matches the spelling of every added token that is special or bracketed (<think>, [INST]), longest first; None if there is none."""
+    """Matches every added token of two or more characters that is special or bracketed (<think>, [INST]), longest first; None if there is none."""
     added = tokenizer.added_tokens_decoder.values()
     spellings = {str(token) for token in added if token.special or re.fullmatch(r"[<\[]\S+[>\]]", str(token))}
     words = sorted((word for word in spellings if len(word) > 1 and word == word.strip()), key=len, reverse=True)

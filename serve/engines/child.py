@@ -100,7 +100,7 @@ class SupervisedServer:
             self.log.unlink(missing_ok=True)
 
     async def _keep_running(self) -> None:
-        """Restart the server whenever it ends or fails to start, for whatever reason."""
+        """Restart the server whenever it ends or cannot be started, after a wait that doubles until the server becomes ready."""
         wait_s, engine = FIRST_WAIT_S, self.spec.engine
         while True:
             try:
@@ -169,7 +169,7 @@ class SupervisedServer:
 class CommandServer:
     """A server that runs for one command: until `close`, or until this process ends for any reason (process_group_guard.py).
 
-    It starts when the object is created; `wait` returns when it answers, so that the command can load other things in the meantime.
+    It starts when the object is created, so that the command can load other resources in the meantime; `wait` returns when it answers.
     """
 
     def __init__(self, spec: ServerSpec) -> None:

@@ -24,7 +24,7 @@ class VllmOptions:
 def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -> ChatBackend:
     """The backend for `spec`, with `adapters` as further models; UserError if one of them cannot be opened.
 
-    An adapter is FOLDER or NAME=FOLDER, or, with openai:, the NAME of a model of the same server. Without a spec there is no model.
+    An adapter is FOLDER or NAME=FOLDER (with `gguf:`, also a file), or, with `openai:`, the NAME of a model on the same server.
     """
     if spec is None:
         if adapters:
@@ -45,7 +45,7 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
 
 
 def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
-    """Paths by name, from NAME=FOLDER (with gguf: also NAME=FILE) or FOLDER, named after the folder.
+    """Paths by name, from NAME=FOLDER or FOLDER, named after the folder; with `gguf:`, a file may take the folder's place.
 
     UserError for a missing path, or an empty or repeated name.
     """
@@ -56,7 +56,7 @@ def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
         name = before if sign else path.resolve().name
         if not path.exists() or not name:
             raise UserError(
-                f"--adapter {text}: not found, or without a name",
+                f"--adapter {text}: {path} does not exist, or the name is empty",
                 "NAME=FOLDER of a LoRA adapter",
                 "check the path and the name",
             )

@@ -26,7 +26,7 @@ LAST_EVENT_TIMEOUT_S = 1.0
 
 
 class AdmissionMiddleware:
-    """ASGI middleware that limits requests to /mcp and to everything below /v1/ except the list of models."""
+    """ASGI middleware that applies these limits to requests for /mcp and for everything below /v1/ except the list of models."""
 
     def __init__(self, app: ASGIApp, settings: ServerSettings, metrics: Metrics) -> None:
         self.app = app
@@ -82,7 +82,7 @@ class AdmissionMiddleware:
         try:
             await asyncio.wait([work, disconnected], timeout=limit, return_when=asyncio.FIRST_COMPLETED)  # type: ignore[type-var]
             if not work.done() and not disconnected.done():
-                error = ApiError(504, "too_long", f"no answer within {self._settings.request_timeout_s:g} s")
+                error = ApiError(504, "too_long", f"no complete answer within {self._settings.request_timeout_s:g} s")
         except asyncio.CancelledError:
             # uvicorn cancels running requests when the grace period of a stopping server ends.
             message = "the server is stopping before the answer is complete"

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse
 
 
 def whole_characters(text: str) -> str:
-    """The text unchanged; ValueError for a lone surrogate (half of a character), which no encoding or tokenizer accepts."""
+    """The text unchanged; ValueError for a lone surrogate (half of a character), which UTF-8 cannot encode and tokenizers reject."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         raise ValueError("contains half a character (a lone surrogate)")
     return text

@@ -63,7 +63,7 @@ def propose_questions(index: Index, max_passages: int = MAX_PASSAGES) -> tuple[P
 def suggest_questions(index: Index, count: int) -> tuple[str, ...]:
     """Up to `count` short questions, about different documents, for a reader who does not know the collection yet.
 
-    Questions with a capitalised name come first, those that quote a document's title last. If possible, they begin with different words.
+    Questions with a capitalised name come first, those that quote a document's title last. If possible, no two suggestions begin with the same word.
     The same index always gives the same questions.
     """
     proposals = propose_questions(index, SUGGESTION_PASSAGES)

@@ -43,7 +43,7 @@ def example_pairs() -> list[Pair]:
 
 
 def public_pairs() -> list[Pair]:
-    """Model responses and written explanations against gold answers: QA-Feedback, 2WikiMultihopQA, PubMedQA."""
+    """Model responses, explanations and reasoning, each with its references: QA-Feedback, 2WikiMultihopQA, PubMedQA."""
     needed = [
         DATA / name
         for name in ("qa_feedback_k4/items.jsonl", "2wiki_train500/questions.jsonl", "pubmedqa_l/items.jsonl")

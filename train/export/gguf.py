@@ -1,6 +1,6 @@
 """Writes a transformers model, or a LoRA adapter, as one GGUF file in 16 or 8 bits for llama.cpp, Ollama and LM Studio.
 
-Tensors are named by the map of the package gguf; matrices are written in the requested type, vectors in float32. llama.cpp identifies a
+Tensors get their names from the name map of the package gguf; matrices are written in the requested type, vectors in float32. llama.cpp identifies a
 tokenizer's pre-tokenizer by name, so only those named here are supported. An adapter has the layout of convert_lora_to_gguf.py: llama.cpp
 adds (α / r) B A with one α per file, so where the scale of a module differs, its B is multiplied by the ratio."""
 
@@ -94,7 +94,7 @@ def pre_tokenizer_name(definition: Mapping[str, Any], source: str) -> str:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    """One step of a pre-tokenizer in words; a split by its regular expression."""
+    """One step of a pre-tokenizer in words; for a split, its regular expression."""
     match step:
         case {"type": "ByteLevel", "add_prefix_space": False, "use_regex": use_regex}:
             return "bytes and words" if use_regex else "bytes"
@@ -306,7 +306,7 @@ def _check_adapter(model: Any, name: str) -> float:
     if config.peft_type != "LORA":
         found = [f"the type {config.peft_type}"]
     elif config.bias != "none":
-        found.append("biases of the base")
+        found.append("trained biases of the base model")
     if found:
         raise UserError(f"{name}: an adapter with {' and '.join(found)}", "plain LoRA of linear layers", REMEDY)
     return float(config.lora_alpha)

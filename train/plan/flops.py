@@ -108,7 +108,7 @@ def multiplied_weights(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, 
 
 
 def bytes_of(weight: nn.Parameter, linear: bool, settings: TrainSettings) -> float:
-    """The bytes of a weight: float32 where it is trained; else the run's precision, or, with nf4, 4 bits if `linear` (not the head's), else float32."""
+    """The bytes of a weight: float32 if trained; else the run's precision. With nf4, NF4_BYTES if `linear` (not the head's weight), else float32."""
     if weight.requires_grad:
         return weight.numel() * FLOAT32_BYTES
     if settings.quantise == "nf4":

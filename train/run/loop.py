@@ -48,7 +48,7 @@ from train.run.settings import LoraSettings, TrainSettings, machine_precision
 
 
 class SingleCastMixin:
-    """A mixin for a Trainer: with autocast, its steps, including backward passes (which may recompute activations), run without PEFT's casts.
+    """A mixin for a Trainer: with autocast, PEFT's casts of inputs are off in its steps, including backward passes (which may recompute activations).
 
     Generation keeps the casts, since it is outside the steps and without autocast.
     """
@@ -66,7 +66,7 @@ class SingleCastMixin:
 
 
 class GroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
-    """transformers' Trainer with lists of examples as batches, which the layout `logps_of` turns into tensors on the device."""
+    """transformers' Trainer whose batches are lists of examples; `logps_of` (packed or plain) builds the tensors from them on the device."""
 
     def __init__(self, logps_of: LogpsOf, **arguments: Any) -> None:
         super().__init__(data_collator=list, **arguments)
@@ -161,7 +161,7 @@ def check_tracker(report_to: str) -> None:
 
 
 def lora_config(lora: LoraSettings | None, head: Head = "tokens") -> LoraConfig | None:
-    """PEFT's form of our settings; None trains the full model, or the adapter that the model already has.
+    """PEFT's configuration for the settings `lora`; None trains the full model, or the adapter that the model already has.
 
     A scoring head is new, so it is fully trained in addition to the adapter.
     """
@@ -276,7 +276,7 @@ def run_and_save(
     alignment: Alignment = NOT_ALIGNED,
     figures: Mapping[str, float] = MappingProxyType({}),
 ) -> RunRecord:
-    """Train (or resume from an interrupted run's last checkpoint), measure, and write the run, with `figures` added, into `folder`."""
+    """Train (or resume from an interrupted run's last checkpoint), evaluate, and write the run to `folder`, with `figures` added to its metrics."""
     check_sharding(trainer.accelerator.distributed_type.value)
     checkpoint = None
     if settings.save_steps is not None:
@@ -293,7 +293,7 @@ def run_and_save(
 
 
 def run_trainer(trainer: Any, stage: str, checkpoint: str | None = None) -> Outcome:
-    """Train, then measure on the dev rows if the trainer has any; UserError if the loss is not finite."""
+    """Train, then evaluate on the dev rows if the trainer has any; UserError if the loss is not finite."""
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(ProgressCallback(stage))
     board = keep_tensorboard(trainer)

@@ -171,7 +171,7 @@ def _loss(record: RunRecord) -> str:
 
 
 def _alignment(record: RunRecord) -> list[tuple[str, float | None]]:
-    """The fields of `Alignment`, and the product of β_π and β_r, which is all that most losses identify (train/preference/losses.py)."""
+    """The fields of `Alignment`, and the product of β_π and β_r: most losses identify only this product (train/preference/losses.py)."""
     beta, beta_reward = record.beta, record.beta_reward
     product = None if beta is None or beta_reward is None else float(f"{beta * beta_reward:.6g}")
     return [

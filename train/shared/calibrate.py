@@ -70,7 +70,7 @@ def reliability(probability_n: Doubles, label_n: Ints) -> tuple[Bin, ...]:
 
 
 def reliability_table(bins: Sequence[Bin], items: str, label: str) -> str:
-    """The bins in Markdown: the number of `items` in each, and the share of `label` among them."""
+    """The bins in Markdown: for each, the number of `items`, their mean probability, and the share of `label` among them."""
     rows = [
         (f"{b.low:g} to {b.high:g}", f"{b.examples:,}", f"{b.mean_probability:.3f}", f"{b.share_relevant:.3f}")
         for b in bins

@@ -72,7 +72,7 @@ export function fields(schema, openapi, above = []) {
 }
 
 /**
- * An initial value for a schema: its first example or its default; otherwise its first alternative, its constant or first permitted value, a list of one
+ * An initial value for a schema: its first example, or its default if truthy; otherwise its first alternative, constant or permitted value, a list of one
  * item, an object of its required fields, an integer's minimum, or an empty value.
  */
 export function example(schema, openapi) {

@@ -1,4 +1,4 @@
-"""Settings: an override gets the type of its setting; errors name the nearest known key for an unknown one, and the bad value."""
+"""Settings: an override gets the type of its setting; errors name the bad value or the unknown key, with the known key most like it."""
 
 from pathlib import Path
 

@@ -91,7 +91,7 @@ def test_json_schema_keywords_passed_for_a_field_restrict_it() -> None:
 
 
 def test_every_example_is_recognised_in_a_reply_that_copies_it() -> None:
-    """Every example reply that contains text names the invented place, so that a copy of it counts as unusable."""
+    """Every example reply that contains text names the invented place (EXAMPLE_NAME), so that a copy of it counts as unusable."""
     prompts = {file.name: file.read_text("utf-8") for file in ROOT.glob("*/prompts/*.txt")}
     replies = [line for text in prompts.values() for line in text.splitlines() if line.startswith("Reply: {")]
     assert len(replies) >= 9

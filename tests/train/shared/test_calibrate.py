@@ -83,7 +83,9 @@ def test_average_precision_over_the_propositions_of_each_questions_passages_equa
         dataset_n=np.zeros(7, np.int64),
     )
     cosine = average_precisions(examples, cosine_n.astype(np.float64))
-    assert cosine == pytest.approx([(1 / 2 + 2 / 3) / 2, 1 / 2]), "the third question has no relevant proposition"
+    assert cosine == pytest.approx([(1 / 2 + 2 / 3) / 2, 1 / 2]), (
+        "a question without a relevant proposition should be left out"
+    )
     (ranked,) = rank_datasets(examples, examples.label_n.astype(np.float64), ["a"], "dev")
     assert (ranked.questions, ranked.selector) == (2, 1.0)
     assert ranked.cosine == pytest.approx(cosine.mean())

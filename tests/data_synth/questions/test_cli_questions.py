@@ -103,7 +103,7 @@ def test_incompatible_or_missing_options_are_errors(index: Path) -> None:
 def test_an_index_that_gives_no_question_is_an_error_and_nothing_is_written(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build_index(folder, [Document("a", "Tarn", "Bread is good.")], IndexSettings(), lambda spec: HashEncoder())
-    with pytest.raises(UserError, match="no question of 1 or 2 or 3 or 4 hops"):
+    with pytest.raises(UserError, match="no question can be made with --hops 1 or 2 or 3 or 4"):
         run(folder, "--out", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

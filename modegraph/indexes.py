@@ -78,7 +78,7 @@ class Index:
     def explain(
         self, question: str, passage: str, *, mode: Mode = DEFAULT_MODE, top_k: int = 5, where: str | Sequence[str] = ()
     ) -> Explanation:
-        """Why a question retrieves a passage, or does not: its rank and score in every mode but `plan`, and the paths to it; no model is called.
+        """Why a question retrieves a passage, or does not: its rank and score in `mode` and in every other but `plan`, and the paths to it. No model is called.
 
         `passage` is a passage's `id`, its first digits, or the source of a document with one passage. UserError as in `retrieve`, and if
         `passage` names no passage or several.

@@ -39,7 +39,7 @@ from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, numbers_up_to
 from graph.text.sentences import Unit, spell_out_rows, split_units
-from graph.text.word_forms import FUNCTION_WORDS
+from graph.text.word_forms import FUNCTION_WORDS, is_name
 from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
@@ -186,19 +186,10 @@ def names_document(question: str, index: Index) -> bool:
     if len(data.document_sources) == 1 or question.lower() == question.upper():
         return True
     limit = max(1, MAX_WITH_NAME * len(data.document_sources))
-    names = [word for word in question.split()[1:] if _is_name(word) and word.casefold() not in FUNCTION_WORDS]
+    names = [word for word in question.split()[1:] if is_name(word) and word.casefold() not in FUNCTION_WORDS]
     rows = [row for name in names for term in terms_of(name) if (row := row_of_term(index, term)) is not None]
     passages = (take_rows(data.term_count_WP, np.array([row])).indices for row in rows)
     return any(len(np.unique(data.passage_document_P[each])) <= limit for each in passages)
-
-
-def _is_name(word: str) -> bool:
-    """Whether a word has a capital, a digit, or a full stop inside the word.
-
-    >>> [word for word in ("Ada's", "B12", "fool.com", "café", "end.", "кот") if _is_name(word)]
-    ["Ada's", 'B12', 'fool.com']
-    """
-    return re.search(r"\w\.\w", word) is not None or any(one.isupper() or one.isdigit() for one in word)
 
 
 def drop_unretrieved(rows: Sequence[QuestionRow | Dropped], find: Find) -> list[QuestionRow | Dropped]:

@@ -135,3 +135,12 @@ def form(stem: str) -> str:
 def form_of(term: str) -> str:
     """The `form` of a term's stem; cached, as passages share most of their terms."""
     return form(stem(term))
+
+
+def is_name(word: str) -> bool:
+    """Whether a word has a capital, a digit, or a full stop inside the word.
+
+    >>> [word for word in ("Ada's", "B12", "fool.com", "café", "end.", "кот") if is_name(word)]
+    ["Ada's", 'B12', 'fool.com']
+    """
+    return re.search(r"\w\.\w", word) is not None or any(one.isupper() or one.isdigit() for one in word)

@@ -26,6 +26,7 @@ from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, sound_items
+from graph.text.word_forms import is_name
 from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Trace
 
 MAX_SUB_QUESTIONS = 8
@@ -98,7 +99,7 @@ def fill_placeholders(text: str, answers: Mapping[int, str]) -> str:
 
 def names_nothing(text: str, question: str) -> bool:
     """Whether a sub-question of `question` cannot be searched for alone, such as "Who directed the film?": it has no placeholder, and no name or
-    number, though the question has some. A name is a word with a capital letter, except the first.
+    number, though the question has some (`is_name`, from the second word on).
 
     >>> names_nothing("Which film is older?", "Which is older, Ogro or Jaws?"), names_nothing("When was Ogro made?", "Which is older, Ogro or Jaws?")
     (True, False)
@@ -109,7 +110,7 @@ def names_nothing(text: str, question: str) -> bool:
 
 
 def _has_name(text: str) -> bool:
-    return any(letter.isupper() or letter.isdigit() for word in text.split()[1:] for letter in word)
+    return any(map(is_name, text.split()[1:]))
 
 
 def placeholders_of(text: str) -> list[str]:

@@ -5,7 +5,7 @@ questions, and kinds of failure are distinguished (docs/developers/behaviours.md
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -241,6 +241,7 @@ def test_a_question_that_needs_a_missing_answer_is_skipped(isles: Index, reply: 
         ("Who built the Lantern?",),
         ("What is the name of the ship?", "Who built {1}?"),
         ("Who built the ship?", "Where was the Lantern built?"),
+        ("Who built the ship?", "Who founded {1}?", "Where was the Lantern built?"),
     ],
 )
 def test_a_question_that_its_plan_does_not_split_is_not_answered_during_the_search(
@@ -267,6 +268,15 @@ def test_a_part_that_names_nothing_is_not_searched_for(isles: Index) -> None:
     without_names = planner(plan_of(*parts))
     ask(isles, without_names, "where was the founder of the yard that built the ship born?")
     assert questions_of(without_names)[0] == "Who built the ship?"
+
+
+def test_nothing_is_encoded_for_a_level_whose_parts_are_all_skipped(
+    isles: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode, encoded = Index.encode_queries, list[Sequence[str]]()
+    monkeypatch.setattr(Index, "encode_queries", lambda index, texts: encoded.append(texts) or encode(index, texts))
+    ask(isles, planner(plan_of("Who built the Lantern?", "Who founded {1}?", "Who is Ada?"), lambda question: ""))
+    assert encoded == [[QUESTION], ["Who built the Lantern?", "Who is Ada?"]]
 
 
 def test_a_plan_without_any_answer_gives_the_ranking_of_hops(isles: Index) -> None:

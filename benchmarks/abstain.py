@@ -34,7 +34,7 @@ from graph.retrieve.absence import absence, absence_features
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve_many
 from graph.types import Evidence, Floats
-from train.shared.calibrate import calibration_error, draw_reliability, reliability
+from train.classifiers import calibration_error, draw_reliability, reliability
 
 Doubles = NDArray[np.float64]
 ABSTRACT = "abstract"

@@ -54,7 +54,7 @@ STEPS = {
     "communities": [("graph.hierarchy.layers", "find_communities")],
     "summaries": [("graph.hierarchy.layers", "_add_summaries")],
     "files": [("graph.build.build", "save_arrays")],
-    "ANN indexes": [("graph.store.vector_files", "build_ann")],
+    "ANN indexes": [("graph.store.arrays", "build_ann")],
     "seals": [("graph.store.seal", "Sealing.check_and_record"), ("graph.store.seal", "Sealing.current_sums")],
 }
 """The steps that are timed: functions by module and name."""

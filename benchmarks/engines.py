@@ -35,7 +35,7 @@ from graph.models.encoder import open_encoder
 from graph.store.index_settings import IndexSettings
 from graph.store.sqlite import SQLITE_FILE
 from graph.types import Document, OpenEncoder
-from graph.workers.open import ENGINES, open_workers
+from graph.workers.engines import ENGINES, open_workers
 
 MAX_RAY_TO_LOCAL = 1.15
 MARK, POLL_S = "MODEGRAPH_ENGINES_RUN", 0.2

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from benchmarks.report import Check, new_parser, print_report
-from eval.metrics.ranking import recall_at
+from eval.metrics.grounding import recall_at
 from eval.retrieval import ranked_sources
 from graph.answer.prompt import ANSWER, format_answer, parse_answer
 from graph.documents.questions import Question, parse_question, read_questions

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import numpy as np
 
 from benchmarks.report import Check, new_parser, print_report
-from eval.metrics.ranking import recall_at
+from eval.metrics.grounding import recall_at
 from eval.retrieval import ranked_sources
 from eval.statistics import bootstrap_difference
 from graph.build.build import build_index

@@ -22,8 +22,7 @@ from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from benchmarks.attribute import excerpt_of
 from benchmarks.report import Check, new_parser, print_report
-from data_synth.claims.claims import ClaimPassage, ClaimRow, claim_rows
-from data_synth.claims.falsify import Surroundings, falsify, names_in
+from data_synth.claims.claims import ClaimPassage, ClaimRow, Surroundings, claim_rows, falsify, names_in
 from data_synth.claims.restate import PassageSentence, fuse, restate
 from data_synth.rows import Dropped
 from eval.metrics.grounding import claims_of, supported_by_encoder

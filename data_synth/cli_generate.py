@@ -34,7 +34,7 @@ from graph.shared.console import track
 from graph.shared.modes import DEFAULT_MODE
 
 if TYPE_CHECKING:
-    from data_synth.dataset.summary import Summary
+    from data_synth.dataset.write import Summary
     from graph.types import OpenModel
 
 

@@ -19,8 +19,8 @@ from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import answer_messages
 from graph.documents.questions import SPLITS, Question, check_gold, read_questions
 from graph.errors import UserError
-from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
 from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.parts.ranking import distinctive_words, diverse_rows
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
 from graph.text.prompting import quote
@@ -33,7 +33,7 @@ NO_PASSAGES = "retrieval finds no passage, or fewer than --context-size"
 NO_ANSWER = "the question has no gold answer"
 NEAR_DUPLICATE = "the question is a near duplicate of another one with the same answer"
 DUPLICATE_THRESHOLD = 0.1
-"""τ of graph/retrieve/parts/diversity.py for questions: about one word in twenty may differ, but no number, name or negation."""
+"""τ of graph/retrieve/parts/ranking.py for questions: about one word in twenty may differ, but no number, name or negation."""
 QUESTIONS_PER_GROUP = 32
 
 FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
-from data_synth.dataset.summary import Summary
-from data_synth.dataset.write import SUMMARY, check_folder, write_dataset
+from data_synth.dataset.write import SUMMARY, Summary, check_folder, write_dataset
 from data_synth.preferences.hard_negatives import WORSE
 from data_synth.preferences.preference_form import PREFERENCES, preference_problems
 from data_synth.preferences.preferences import BY_RULES, preference_row

@@ -303,7 +303,7 @@ def add_alignment(commands: typer.Typer) -> None:
         sampling = SamplingSettings(samples, max_answer_tokens, seed)
         load = partial(load_policy, precision=common_precision([read_run(folder) for folder in runs]))
         if sampler == "vllm":
-            from eval.alignment.sample_by_vllm import draw_by_vllm as draw
+            from eval.alignment.sample import draw_by_vllm as draw
         else:
             from eval.alignment.sample import draw_by_transformers as draw
         rewards = reward_weights(reward or ())

@@ -1,7 +1,7 @@
 """`modegraph eval reading`: models answer a reading set greedily, from gold passages among distractors, from retrieved passages, or without passages.
 
 Distractors are chosen as in data_synth/reading/reading_rows.py, but another question's gold passages are not added;
-data_synth/reading/score.py scores answers. The best constant answer (the same one for every question) is listed with the models."""
+data_synth/reading/reading_form.py scores answers. The best constant answer (the same one for every question) is listed with the models."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from data_synth.reading.reading_form import ReadingScore, score_reading
 from data_synth.reading.reading_rows import Distractors, contains_answer, words_of
-from data_synth.reading.score import ReadingScore, score_reading
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, figure_or_dash

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from data_synth.relevance.gold import CORPUS, read_gold_questions, with_sentences
+from data_synth.relevance.relevance_form import CORPUS, read_gold_questions, with_sentences
 from data_synth.relevance.relevance_rows import gold_rows
 from eval.compare.measures import differences_of
 from eval.comparison import Measure
-from eval.metrics.ranking import all_gold_at, average_precision, ndcg_at, recall_at, reciprocal_rank
+from eval.metrics.grounding import all_gold_at, average_precision, ndcg_at, recall_at, reciprocal_rank
 from eval.plots import draw_retrieval
 from eval.statistics import Interval
 from eval.tables import Table, figure, interval_text

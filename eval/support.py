@@ -18,8 +18,7 @@ from scipy.stats import rankdata
 
 from eval.statistics import Interval
 from eval.tables import Table, figure_or_dash
-from graph.answer.labelled import SupportRow, support_row
-from graph.answer.support import can_be_checked
+from graph.answer.support import SupportRow, can_be_checked, support_row
 from graph.answer.verifier import Premise, Verifier
 from graph.errors import UserError
 from graph.shared.console import track

@@ -12,8 +12,8 @@ import typer
 
 from graph.errors import UserError
 from graph.export.cli import export_command
+from graph.export.cli import register as register_copy
 from graph.models.cli import register as register_models
-from graph.postgres.cli import register as register_copy
 from graph.shared.cli_app import INDEXING, INPUT, MODEL, OUTPUT, Command, command, option
 from graph.shared.cli_options import (
     AsJson,
@@ -117,7 +117,7 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
         from graph.documents.parse.ocr import ocr_settings
         from graph.documents.read import SkipLog, present_in, read_documents
         from graph.models.encoder import open_encoder, prepare_for_questions
-        from graph.workers.open import open_workers
+        from graph.workers.engines import open_workers
 
         scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
         limits, skipped = Limits(file_seconds, file_memory_mb, scans, whole_pages), SkipLog(say)
@@ -285,7 +285,7 @@ def _add_resume_and_retry(app: typer.Typer, open_model: "OpenModel") -> None:
         """
         from graph.build.lifecycle import resume_build
         from graph.models.encoder import open_encoder
-        from graph.workers.open import open_workers
+        from graph.workers.engines import open_workers
 
         settings = _stored_settings(index, extractor_model, summary_model)
         with open_workers(engine, ray_address) as workers:

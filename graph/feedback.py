@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from graph.errors import UserError
 from graph.shared.disk import report_full_disk
-from graph.store.database import has_database
+from graph.store.index_settings import has_database
 
 if TYPE_CHECKING:
     from graph.postgres.connect import Connection

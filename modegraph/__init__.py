@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from graph.errors import UserError
     from graph.types import Document
     from modegraph import synth, train
-    from modegraph.answers import Answer, Evidence
+    from modegraph.answers import Answer, AnswerStream, AsyncAnswerStream, Evidence, Piece
     from modegraph.arguments import open_model
     from modegraph.comparisons import Comparison, compare
     from modegraph.indexes import Index, index, open  # noqa: A004
     from modegraph.runs import Run, open_run
-    from modegraph.streams import AnswerStream, AsyncAnswerStream, Piece
     from modegraph.tuning.plan import TunePlan
     from modegraph.tuning.tune import Tuned, plan_tune, tune
 
@@ -50,12 +49,11 @@ __all__ = [
     "tune",
 ]
 _MODULES = {
-    "modegraph.answers": ("Answer", "Evidence"),
+    "modegraph.answers": ("Answer", "AnswerStream", "AsyncAnswerStream", "Evidence", "Piece"),
     "modegraph.comparisons": ("Comparison", "compare"),
     "modegraph.indexes": ("Index", "index", "open"),
     "modegraph.arguments": ("open_model",),
     "modegraph.runs": ("Run", "open_run"),
-    "modegraph.streams": ("AnswerStream", "AsyncAnswerStream", "Piece"),
     "modegraph.tuning.plan": ("TunePlan",),
     "modegraph.tuning.tune": ("Tuned", "plan_tune", "tune"),
     "graph.errors": ("UserError",),

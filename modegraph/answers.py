@@ -1,13 +1,29 @@
-"""Evidence and answers of the Python API: the classes of graph/ and serve/, printable in a terminal and in a notebook."""
+"""Evidence and answers of the Python API, printable in a terminal and in a notebook; synchronous and asynchronous iterators over an answer
+while a model writes it, and the engine that writes one answer."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Literal, Self
 
 import graph.types
 import serve.pipeline
+from graph.errors import UserError
+from modegraph.arguments import Model, model_of, spec_of
 from modegraph.notebook import answer_html, evidence_html
+from modegraph.runs import Run
+from serve.engines.chat_backend import ChatBackend
+from serve.engines.child_backend import ServedLlamaBackend
+from serve.engines.llama import ServedLlamaModel
+from serve.engines.local import LocalModel
+from serve.engines.local_backend import LocalBackend
+from serve.engines.open_backend import VllmOptions, open_backend
 from serve.show import show_answer, show_evidence
+from serve.stream import AnswerDelta
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,3 +75,101 @@ def public_evidence(evidence: graph.types.Evidence) -> Evidence:
 def public_answer(answer: serve.pipeline.Answer) -> Answer:
     """The same answer as an object of the public class."""
     return Answer(**{**vars(answer), "evidence": public_evidence(answer.evidence)})
+
+
+STREAMING_MODELS = (
+    "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or an open hf:, gguf: or openvino: model"
+)
+
+
+@asynccontextmanager
+async def streaming_backend(model: Model) -> AsyncIterator[ChatBackend]:
+    """The engine of a model; UserError for one that cannot stream."""
+    if isinstance(model, str | Run) and spec_of(model).startswith("openai:"):
+        backend = open_backend(spec_of(model), (), VllmOptions())
+    else:
+        backend = _backend_in_memory(model)
+    await backend.start()
+    try:
+        yield backend
+    finally:
+        await backend.close()
+
+
+def _backend_in_memory(model: Model) -> ChatBackend:
+    language_model = model_of(model)
+    if isinstance(language_model, ServedLlamaModel):
+        return ServedLlamaBackend(language_model)
+    if not isinstance(language_model, LocalModel):
+        raise UserError(f"{language_model.name} does not stream", STREAMING_MODELS, "use ask, or give the model's SPEC")
+    return LocalBackend({language_model.name: language_model})
+
+
+Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]
+"""The generator of serve/stream.py: parts of the text as they are written, then the complete answer."""
+
+
+class Piece(str):
+    """A piece of the text, its citations checked; `part` is the part that it belongs to, the reason or the answer."""
+
+    part: Literal["reason", "answer"]
+
+    def __new__(cls, text: str, part: Literal["reason", "answer"]) -> Self:
+        piece = super().__new__(cls, text)
+        piece.part = part
+        return piece
+
+
+class AsyncAnswerStream:
+    """`async for piece in stream`, once; then `stream.answer`. Leaving the loop early ends the generation."""
+
+    def __init__(self, begin: Callable[[], Parts]) -> None:
+        self._begin = begin
+        self._answer: Answer | None = None
+
+    @property
+    def answer(self) -> Answer:
+        """The complete answer; UserError before the end of the stream."""
+        if self._answer is None:
+            raise UserError("the answer is not finished", "a stream read to its end", "iterate over it first")
+        return self._answer
+
+    async def __aiter__(self) -> AsyncIterator[Piece]:
+        async with aclosing(self._begin()) as parts:
+            async for part in parts:
+                if isinstance(part, AnswerDelta):
+                    yield Piece(part.text, part.part)
+                else:
+                    self._answer = public_answer(part)
+
+
+class AnswerStream:
+    """`for piece in stream`, once; then `stream.answer`. Leaving the loop early ends the generation.
+
+    The engine runs in an event loop on a separate thread, so this also works where another loop is running, as in a notebook.
+    """
+
+    def __init__(self, stream: AsyncAnswerStream) -> None:
+        self._stream = stream
+
+    @property
+    def answer(self) -> Answer:
+        """The complete answer; UserError before the end of the stream."""
+        return self._stream.answer
+
+    def __iter__(self) -> Iterator[Piece]:
+        with ThreadPoolExecutor(1, "answer") as thread, asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+            pieces = self._stream.__aiter__()
+
+            async def next_piece() -> Piece | None:
+                return await anext(pieces, None)
+
+            async def close() -> None:
+                await pieces.aclose()  # type: ignore[attr-defined]
+
+            try:
+                while (piece := thread.submit(runner.run, next_piece()).result()) is not None:
+                    yield piece
+            finally:
+                thread.submit(runner.run, close()).result()
+                thread.submit(runner.close).result()

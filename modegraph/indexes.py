@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import graph.index.index
     import serve.pipeline
     from graph.explain import Explanation
-    from modegraph.streams import AnswerStream, AsyncAnswerStream
+    from modegraph.answers import AnswerStream, AsyncAnswerStream
     from serve.stream import AnswerDelta
 
 MAX_ANSWER_TOKENS = 256
@@ -120,7 +120,7 @@ class Index:
 
     def ask_stream(self, question: str, *, model: Model, **settings: Any) -> AnswerStream:
         """Like `ask`, but streamed: iterate over the pieces, then read `answer`. Needs the extra `serve`."""
-        from modegraph.streams import AnswerStream
+        from modegraph.answers import AnswerStream
 
         return AnswerStream(self.astream(question, model=model, **settings))
 
@@ -137,7 +137,7 @@ class Index:
         **settings: Any,
     ) -> AsyncAnswerStream:
         """Like `ask_stream`, for use in an event loop: `async for piece in index.astream(…)`."""
-        from modegraph.streams import AsyncAnswerStream
+        from modegraph.answers import AsyncAnswerStream
 
         chosen = _retrieve_settings("astream", mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
         opened_verifier = open_verifier(verifier) if verifier is not None else None
@@ -146,7 +146,7 @@ class Index:
     async def _stream(
         self, question: str, model: Model, chosen: RetrieveSettings, max_answer_tokens: int, verifier: Verifier | None
     ) -> AsyncGenerator[AnswerDelta | serve.pipeline.Answer, None]:
-        from modegraph.streams import streaming_backend
+        from modegraph.answers import streaming_backend
         from serve.stream import stream_answer
 
         async with streaming_backend(model) as backend:
@@ -199,7 +199,7 @@ class Index:
 
     def to_frames(self, kind: Literal["pandas", "pyarrow"] = "pandas") -> dict[str, Any]:
         """The index as tables, by name: documents, passages, propositions and so on, with their vectors, then occurrences and edges."""
-        from graph.export.parquet import index_tables
+        from graph.export.formats import index_tables
 
         tables = index_tables(self.current())
         if kind == "pyarrow":

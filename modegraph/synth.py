@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from data_synth.contexts import QuestionSelection
-from data_synth.dataset.summary import Summary
-from data_synth.dataset.write import ledger_of, write_dataset
+from data_synth.dataset.write import Summary, ledger_of, write_dataset
 from data_synth.preferences.preference_form import PREFERENCES
 from data_synth.preferences.preferences import PreferenceModels, preference_run
 from graph.config import parse_settings

@@ -24,13 +24,12 @@ from graph.shared.home import installed_version
 from graph.types import OpenEncoder
 from serve.engines.chat_backend import ChatBackend
 from serve.http.admission import AdmissionMiddleware, FramingMiddleware, OverflowMiddleware
-from serve.http.auth import AuthMiddleware
+from serve.http.auth import AuthMiddleware, describe_key
 from serve.http.connections import DrainingServer, protocol_of
 from serve.http.encoding import AsciiJSONResponse
 from serve.http.errors import ErrorBody, add_error_handlers
 from serve.http.keys import KeyRing
 from serve.http.logs import AccessLogMiddleware, AuditLog
-from serve.http.openapi import describe_key
 from serve.http.routes.chat import chat_router
 from serve.http.routes.documents import documents_router
 from serve.http.routes.embed_rerank import embeddings_router, rerank_router

@@ -26,7 +26,7 @@ import stamina
 from graph.errors import UserError
 from graph.shared.console import say
 from graph.shared.disk import report_full_disk
-from graph.store.database import has_database
+from graph.store.index_settings import has_database
 from graph.store.ledger_file import (
     CALL_COLUMNS,
     LEDGER,

@@ -22,7 +22,7 @@ MAY_IMPORT = {
         "data_synth.rows",
         "data_synth.claims.claims",
         "data_synth.dataset.write",
-        "data_synth.reading.score",
+        "data_synth.reading.reading_form",
         "data_synth.relevance.relevance_form",
         "data_synth.responses",
         "graph",

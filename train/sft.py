@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments, set_seed
 from transformers.trainer_utils import EvalLoopOutput
 
-from data_synth.reading.score import score_reading
+from data_synth.reading.reading_form import score_reading
 from graph.answer.prompt import NOT_FOUND
 from graph.errors import UserError
 from train.model.load import device, load_tokenizer

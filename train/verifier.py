@@ -38,18 +38,22 @@ from graph.shared.console import say
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits, probabilities
 from graph.types import Floats, Ints
-from train.run.save import about_run, fresh_folder
-from train.run.settings import VerifierSettings
-from train.shared.calibrate import (
+from train.classifiers import (
     Bin,
+    best_count,
     calibration_error,
+    check_apart,
     draw_reliability,
     fit_temperature,
+    fit_trees,
+    library_versions,
+    read_labelled,
     reliability,
     reliability_table,
+    to_forest,
 )
-from train.shared.labelled import check_apart, read_labelled
-from train.shared.trees import best_count, fit_trees, library_versions, to_forest
+from train.run.save import about_run, fresh_folder
+from train.run.settings import VerifierSettings
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 import numpy as np
 
 from benchmarks.report import Check, new_parser, print_report
-from eval.metrics.ranking import recall_at
+from eval.metrics.grounding import recall_at
 from eval.retrieval import ranked_sources
 from graph.documents.questions import Question, read_questions
 from graph.index.index import Index, open_index
@@ -27,8 +27,8 @@ from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import nearest
 from graph.retrieve.retrieve import STRATEGIES
 from graph.shared.modes import Mode
+from graph.store.arrays import save_vectors, with_ann
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.vector_files import save_vectors, with_ann
 from graph.store.vectors import Vectors
 from graph.types import Floats
 

@@ -29,9 +29,8 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
 from eval.support import auc, read_support
 from graph.answer.citations import own_citations, short_answer
-from graph.answer.labelled import SupportRow, support_row
 from graph.answer.model_verifier import HAS_QUESTION, Calibration, closest_windows, open_model_verifier, support_prompt
-from graph.answer.support import POLAR, can_be_checked
+from graph.answer.support import POLAR, SupportRow, can_be_checked, support_row
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchmarks.figures.style import BLUE, GREEN, GREY, ORANGE, PINK, SKY, style_axes
 from train.preference.groups import hard_label
-from train.preference.objective import LOSSES, Method
+from train.preference.losses import LOSSES, Method
 
 EPSILON = 0.01
 PAIRS: tuple[tuple[str, Method, float, str, str], ...] = (

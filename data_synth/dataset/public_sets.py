@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from data_synth.claims.claims import ClaimRow
 from data_synth.rows import MALFORMED, Dropped, ResponseRow, Sampling
-from graph.answer.labelled import support_row
 from graph.answer.prompt import answer_messages
+from graph.answer.support import support_row
 from graph.documents.questions import split_by_hash
 from graph.errors import UserError
 from graph.shared.ids import content_id

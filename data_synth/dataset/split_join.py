@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from data_synth.dataset.validate import form_of
-from data_synth.relevance.gold import read_gold_questions, with_sentences
+from data_synth.relevance.relevance_form import read_gold_questions, with_sentences
 from data_synth.rows import MALFORMED, Form, split_files
 from graph.documents.questions import read_question_rows
 from graph.errors import UserError

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
-from data_synth.claims.falsify import shape
+from data_synth.claims.claims import shape
 from data_synth.preferences.reasons import choices_of, holds_answer, normalise_answer, plain, tfidf_cosines, units_of
 from data_synth.preferences.support import sentences_of
 from data_synth.rows import Draft

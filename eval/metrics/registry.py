@@ -12,8 +12,7 @@ from functools import partial
 from typing import Literal
 
 from eval.metrics.answers import CHOICES, bleu, gold_letter, meteor, mirage_letter, read_choice, read_option, rouge_f
-from eval.metrics.grounding import Grounding
-from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.metrics.grounding import Grounding, all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.answer.match import contains_answer, exact_match, hotpot_f1, normalise, token_f1
 from graph.documents.questions import Question
 from graph.errors import UserError, nearest

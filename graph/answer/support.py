@@ -8,10 +8,10 @@ unless both seem to be English. Removing a sentence also removes its line if onl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.model_verifier import is_model, open_model_verifier
@@ -412,3 +412,29 @@ def _widen(text: str, span: Span, before: str) -> Span:
     above = before[: len(before) - len(head)]
     next_line = _LINE_ENDS.match(text, line_end).end()  # type: ignore[union-attr]
     return max(0, first - len(head)), next_line if not above or above.endswith("\n\n") else min(line_end + 1, next_line)
+
+
+ROW = '"passages" (a list of strings), "sentence" (a string) and "supported" (true or false); "question", "kind", "split" and "id" are optional'
+
+
+@dataclass(frozen=True)
+class SupportRow:
+    """Passages, a claim, and whether the passages support the claim."""
+
+    passages: tuple[str, ...]
+    claim: str
+    supported: bool
+    kind: str = ""
+    split: str = ""
+    id: str = ""
+
+
+def support_row(row: Mapping[str, Any], where: str) -> SupportRow:
+    """Parse a row; a short sentence is joined to its question (`claim_of`). UserError naming `where` for a malformed row."""
+    passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
+    texts = [text for text in passages if isinstance(text, str)] if isinstance(passages, list) else []
+    if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):
+        raise UserError(f"{where}: not a labelled sentence", ROW, "fix the row")
+    claim = claim_of(sentence, question if isinstance(question, str) else "")
+    kind, split, row_id = (str(row.get(name) or "") for name in ("kind", "split", "id"))
+    return SupportRow(tuple(texts), claim, row["supported"], kind, split, row_id)

@@ -41,7 +41,7 @@ from graph.store.lock import GiveUp
 from graph.store.manifest import MANIFEST, Base, Manifest, read_manifest
 from graph.store.rows import Store
 from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
-from graph.workers.open import THIS_PROCESS
+from graph.workers.engines import THIS_PROCESS
 
 MAX_CHANGED_SHARE = 0.1
 """The largest share of the passages that edits may add or remove before communities are detected again, even with `layers_on_edit: later`."""

@@ -19,7 +19,7 @@ from graph.postgres.connect import Connection, database_of, dsn_of, transaction
 from graph.postgres.schema import check_schema, migrate, restart_keys
 from graph.shared.console import track
 from graph.shared.disk import report_full_disk
-from graph.store.database import has_database
+from graph.store.index_settings import has_database
 from graph.store.ledger_file import LEDGER, LEDGER_TABLE, ledger_damage
 from graph.store.lock import writer_lock
 from graph.store.rows import TABLES

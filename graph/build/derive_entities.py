@@ -23,7 +23,7 @@ from graph.store.data import DocumentColumns, EntityColumns, IndexData
 from graph.store.embedding_cache import EmbeddingCache
 from graph.store.index_settings import IndexSettings
 from graph.store.vectors import Vectors
-from graph.text.scripts import is_caseless
+from graph.text.word_forms import is_caseless
 from graph.types import Ints
 
 

@@ -13,11 +13,10 @@ from graph.shared.console import say
 from graph.shared.disk import folder_bytes
 from graph.shared.ids import has_sum
 from graph.store.ann import ANN_ENDING
-from graph.store.arrays import check_arrays, drop_others, load_arrays, publish, save_arrays
+from graph.store.arrays import ann_is_current, check_arrays, drop_others, load_arrays, publish, save_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
-from graph.store.database import DATABASE_FILE, has_database
 from graph.store.embedding_cache import PendingVectors
-from graph.store.index_settings import IndexSettings
+from graph.store.index_settings import DATABASE_FILE, IndexSettings, has_database
 from graph.store.ledger_file import LEDGER, ledger_damage, renew_ledger
 from graph.store.lock import writer_lock
 from graph.store.manifest import (
@@ -33,10 +32,9 @@ from graph.store.manifest import (
 from graph.store.rows import TABLES, Store
 from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
-from graph.store.vector_files import ann_is_current
 from graph.store.vectors import SEGMENT_ENDING, SEGMENT_FOLDER, segment_is_intact
 from graph.types import OpenEncoder, OpenModel, Workers
-from graph.workers.open import THIS_PROCESS
+from graph.workers.engines import THIS_PROCESS
 
 COUNTED_TABLES = tuple(table for table in TABLES if table not in ("meta", "occurrence_topics", "quarantine", "changed"))
 UNFINISHED = "the last run did not finish"

@@ -14,8 +14,7 @@ from graph.config import parse_settings, read_values
 from graph.errors import UserError
 from graph.models.encoder import check_encoder
 from graph.shared.disk import report_full_disk
-from graph.store.database import DATABASE_FILE, has_database
-from graph.store.index_settings import CHANGEABLE, IndexSettings
+from graph.store.index_settings import CHANGEABLE, DATABASE_FILE, IndexSettings, has_database
 from graph.store.ledger_file import checkpoint_ledger
 from graph.store.lock import GiveUp, writer_lock
 from graph.store.rows import Store

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import semchunk
 
 from graph.shared.ids import content_id
-from graph.text.scripts import SENTENCE_ENDS
 from graph.text.sentences import Cells, begins_with_row, header_at_end
+from graph.text.word_forms import SENTENCE_ENDS
 from graph.types import Document, Passage
 
 _AS_LATIN = str.maketrans(SENTENCE_ENDS, "." * len(SENTENCE_ENDS))

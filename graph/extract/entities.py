@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from graph.text.scripts import UNSPACED, is_caseless
+from graph.text.word_forms import UNSPACED, is_caseless
 
 _WORD = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*")
 _WORD_AMONG_UNSPACED = re.compile(rf"[^\W_{UNSPACED}]+(?:['’.&/-][^\W_{UNSPACED}]+)*")

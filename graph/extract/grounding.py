@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from graph.extract.entities import distinct_entities, entity_key
 from graph.extract.extraction import Fact
-from graph.text.scripts import UNSPACED
 from graph.text.sentences import Cells, split_units
+from graph.text.word_forms import UNSPACED
 
 MAX_SENTENCES = 3
 MIN_GAIN = 2.0

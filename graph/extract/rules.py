@@ -18,8 +18,8 @@ from graph.extract.entities import (
     title_keys,
 )
 from graph.extract.extraction import Occurrence, PendingDocument, Reading
-from graph.text.scripts import unspaced_runs
 from graph.text.sentences import split_units
+from graph.text.word_forms import unspaced_runs
 from graph.types import Document, Passage
 
 READER = "rules"

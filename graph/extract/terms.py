@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from graph.extract.entities import entity_key
-from graph.text.scripts import MARKS, UNSPACED, is_caseless, unspaced_runs
+from graph.text.word_forms import MARKS, UNSPACED, is_caseless, unspaced_runs
 
 MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
 MIN_PROPOSITIONS = 2

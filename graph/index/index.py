@@ -20,8 +20,15 @@ from numpy.typing import NDArray
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.hierarchy.communities import find_communities
-from graph.index.filters import Condition, allowed_documents, documents_meeting
-from graph.index.restrict import arrays_of, conceal_other_documents, restrict, unshared_arrays
+from graph.index.filters import (
+    Condition,
+    allowed_documents,
+    arrays_of,
+    conceal_other_documents,
+    documents_meeting,
+    restrict,
+    unshared_arrays,
+)
 from graph.models.encoder import check_encoder, open_encoder, unit_rows
 from graph.random_walk import Chain, bipartite_transition, make_chain, row_normalised
 from graph.shared.ids import content_id, is_id
@@ -148,7 +155,7 @@ class Index:
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index for a reader with access only to the documents that meet all conditions; empty if none does.
 
-        Unlike that of `where`, it contains no name, term or weight from other documents (graph/index/restrict.py), and is not cached.
+        Unlike that of `where`, it contains no name, term or weight from other documents (graph/index/filters.py), and is not cached.
         """
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_other_documents(self.data, part))

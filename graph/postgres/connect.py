@@ -6,7 +6,7 @@ from pathlib import Path
 
 from graph.errors import Unavailable, UserError
 from graph.shared.console import say
-from graph.store.database import read_database
+from graph.store.index_settings import read_database
 
 try:
     import psycopg

@@ -8,7 +8,7 @@ from pathlib import Path
 from graph.errors import Unavailable, UserError
 from graph.postgres.connect import Connection, database_of, dsn_of, parameters_of, transaction
 from graph.shared.disk import report_full_disk
-from graph.store.database import DATABASE_FILE, has_database, write_database
+from graph.store.index_settings import DATABASE_FILE, has_database, write_database
 
 SCHEMA = "modegraph_index"
 TABLES_WITH_KEYS = ("passages", "propositions", "entities", "occurrences", "topics", "feedback")

@@ -1,10 +1,18 @@
-"""Settings of an index: chosen when it is created, stored in it, and fixed for later runs except those in CHANGEABLE."""
+"""Settings of an index: chosen when it is created, stored in it, and fixed for later runs except those in CHANGEABLE.
 
+An index whose rows are in PostgreSQL has database.json in its folder: the parameters, without the password, for connecting to the database.
+Arrays, segments and the manifest stay in the folder, where readers on every machine find them."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from graph.config import Settings
+from graph.errors import UserError
+from graph.shared.jsonl import write_json
 
 VectorType = Literal["float32", "float16"]
 
@@ -93,3 +101,29 @@ CHANGEABLE = {
     *("max_failed_share", "layers_on_edit", "merge_factor", "ann_rows"),
 }
 """Settings that a later run may change. graph/build/read_passages.py rejects a different extractor model or prompt once passages have been read."""
+
+
+DATABASE_FILE = "database.json"
+KEY = "postgresql"
+
+
+def has_database(folder: Path) -> bool:
+    """Whether the rows of the index in a folder are in a database."""
+    return (folder / DATABASE_FILE).is_file()
+
+
+def read_database(folder: Path) -> dict[str, str]:
+    """The connection parameters, under libpq's names; UserError if they cannot be read."""
+    file = folder / DATABASE_FILE
+    try:
+        parameters = json.loads(file.read_text(encoding="utf-8"))[KEY]
+        return {str(name): str(value) for name, value in parameters.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        expected = f'{{"{KEY}": {{"host": "…", "dbname": "…", "user": "…"}}}}'
+        remedy = "restore the file from a backup, or write these parameters into it"
+        raise UserError(f"{file}: cannot be read ({problem!r})", expected, remedy) from None
+
+
+def write_database(folder: Path, parameters: Mapping[str, str]) -> None:
+    """Write the connection parameters of the index in a folder."""
+    write_json(folder / DATABASE_FILE, {KEY: dict(parameters)})

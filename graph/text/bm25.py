@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.text.scripts import MARKS, UNSPACED
+from graph.text.word_forms import MARKS, UNSPACED
 from graph.types import Floats, Ints
 
 K1, B = 1.5, 0.75

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from graph.text.scripts import unspaced_runs
+from graph.text.word_forms import unspaced_runs
 
 Intent = Literal["question", "request", "remark"]
 

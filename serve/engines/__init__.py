@@ -14,7 +14,7 @@ from graph.models import openvino_ir
 from graph.models.catalogue import ADAPTERS, MODELS
 from graph.models.checkpoint import on_cpu
 from graph.types import Completion, CompletionRequest, LanguageModel, Message, Workers
-from graph.workers.open import THIS_PROCESS
+from graph.workers.engines import THIS_PROCESS
 from serve.types import Engine
 
 OpenEngine = Callable[[str], Engine]

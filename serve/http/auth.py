@@ -1,5 +1,5 @@
 """Authentication. A server with keys answers only requests with a valid key; a server without keys answers only requests from this machine, and
-refuses those from pages of other sites.
+refuses those from pages of other sites. /openapi.json says which routes require the key.
 
 Only the overflow check, the access log, the framing check and the files of the page come before this middleware, so that the body of a
 refused request is never read.
@@ -10,8 +10,10 @@ from __future__ import annotations
 import hmac
 import math
 from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
+from fastapi import FastAPI
 from pydantic import SecretStr
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -137,3 +139,37 @@ def _host_name(url: str) -> str:
         return urlsplit(url).hostname or ""
     except ValueError:
         return ""
+
+
+STREAMABLE_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "the answer; with `stream`, its parts as server-sent events",
+        "content": {
+            "application/json": {"schema": {"type": "object"}},
+            "text/event-stream": {"schema": {"type": "string"}},
+        },
+    }
+}
+"""The `responses` of a route that can stream."""
+KEY_DESCRIPTION = "the server's key, if it has one"
+SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": KEY_DESCRIPTION},
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "X-Api-Key", "description": KEY_DESCRIPTION},
+}
+"""The two ways to send the key; either is enough."""
+
+
+def describe_key(app: FastAPI, required: bool) -> None:
+    """Declare the key as the security scheme of all routes except the open ones; optional unless `required`."""
+    base_openapi = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        description = base_openapi()
+        description.setdefault("components", {})["securitySchemes"] = SCHEMES
+        description["security"] = [*([] if required else [{}]), *({name: []} for name in SCHEMES)]
+        for path in OPEN_PATHS:
+            for operation in description["paths"][path].values():
+                operation["security"] = []
+        return description
+
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -1,34 +1,193 @@
 """The MCP tools: `search`, `fetch`, `explain`, `ask` if there is a model, and `add_document` for callers that may write.
 
-Each document is also a resource with a URI; its text is assembled from its passages."""
+The protocol's schemas are generated from the classes of arguments and results. Each document is also a resource with a URI; its text is
+assembled from its passages.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 from urllib.parse import quote, unquote
 
 from mcp.types import Tool as ListedTool
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.requests import Request
 
+from graph.answer.attribution import Quote
 from graph.answer.context import of_passage
+from graph.answer.support import NotChecked, Unsupported
+from graph.shared.modes import Mode
 from graph.types import Document, Evidence, Passage
 from serve.citations import passage_url
+from serve.http.encoding import StrictModel, Text
 from serve.http.errors import ApiError
 from serve.http.keys import Access
 from serve.http.routes.chat import checked_completion
-from serve.http.routes.documents import add_documents, no_document
-from serve.mcp import schemas
+from serve.http.routes.documents import NewDocument, add_documents, no_document
 from serve.server.chat_request import chat_request
 from serve.server.collections import CollectionView
 from serve.server.completion import prepare
-from serve.server.retriever import RetrievalOptions
+from serve.server.retriever import MAX_K, Condition, RetrievalOptions
 from serve.server.services import Services
 from serve.stream import REASONING
+
+Question = Annotated[Text, Field(min_length=1, max_length=8_000, description="the question, in plain words")]
+Collection = Annotated[
+    Text | None, Field(max_length=200, description="name of the collection, if the server has several")
+]
+
+
+class Arguments(StrictModel):
+    """Arguments of every tool."""
+
+    collection: Collection = None
+
+
+class Search(Arguments):
+    """How to search for passages."""
+
+    mode: Mode | None = Field(
+        None, description="how to search: auto chooses, hops follows links between documents, dense is plain similarity"
+    )
+    k: int | None = Field(
+        None, ge=1, le=MAX_K, description="how many passages to find; by default the server's setting"
+    )
+    where: list[Condition] = Field(
+        [], max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
+    )
+
+
+class SearchArguments(Search):
+    query: Question
+
+
+class QuestionArguments(Search):
+    question: Question
+
+
+class AskArguments(QuestionArguments):
+    model: Annotated[Text, Field(max_length=200)] | None = Field(
+        None, description="model that answers; the server's first model by default"
+    )
+
+
+class FetchArguments(Arguments):
+    id: Text = Field(min_length=1, max_length=1000, description="the id of a result of search, or a document's source")
+    start: int | None = Field(
+        None, ge=0, description="character of the document to start at; by default the start of the passage or document"
+    )
+
+
+class AddArguments(NewDocument):
+    """A document to add, and its collection."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    collection: Collection = None
+
+
+class Result(BaseModel):
+    """A passage: characters start to end of the document `source`, and the page, if any; `url` opens it."""
+
+    id: str
+    title: str
+    url: str
+    text: str
+    source: str
+    start: int
+    end: int
+    page: int | None
+    score: float
+
+
+class SearchResults(BaseModel):
+    """The passages for a query, best first."""
+
+    results: list[Result]
+    mode: str
+
+
+class FetchedText(BaseModel):
+    """Characters start to end of the text of a document; there is more where `end` is less than `length`."""
+
+    id: str
+    title: str
+    url: str
+    text: str
+    source: str
+    start: int
+    end: int
+    length: int
+    metadata: dict[str, Any]
+
+
+class PassagePath(BaseModel):
+    """The steps from the question to a passage."""
+
+    id: str
+    title: str
+    source: str
+    start: int
+    end: int
+    steps: tuple[str, ...]
+
+
+class Explanation(BaseModel):
+    """The steps of a search, and the path to each passage, best first."""
+
+    mode: str
+    search: tuple[str, ...]
+    ways: list[PassagePath]
+
+
+class Citation(BaseModel):
+    """A passage that the answer cites as [number], and its page, if any; for a summary, `source` is empty and `members` are its passages.
+
+    `attributed`: the model cited nothing, and the server found the passage.
+    """
+
+    number: int
+    id: str
+    title: str
+    source: str
+    start: int
+    end: int
+    text: str
+    members: tuple[str, ...]
+    page: int | None
+    attributed: bool
+    quotes: tuple[Quote, ...]
+
+
+class CheckedAnswer(BaseModel):
+    """An answer. `removed` are cited numbers without a passage, removed from the text; `left_out` counts passages that did not fit the model's window.
+
+    If the model wrote no answer (`answered` false), the nearest passage is quoted instead. `unsupported` are the sentences that the
+    passages do not seem to support, `not_checked` those that could not be checked, and `checked` counts the checked sentences (null: no check).
+    """
+
+    answer: str
+    reason: str
+    citations: list[Citation]
+    removed: tuple[int, ...]
+    left_out: int
+    cut_off: bool
+    answered: bool
+    unsupported: tuple[Unsupported, ...]
+    not_checked: tuple[NotChecked, ...]
+    checked: int | None
+
+
+class AddResult(BaseModel):
+    """The document is in the index; `written` is 0 if it was there already, unchanged."""
+
+    source: str
+    written: int
+
 
 SCHEME = "modegraph"
 URI_TEMPLATE = f"{SCHEME}://{{collection}}/{{+source}}"
@@ -130,17 +289,16 @@ def tools_for(services: Services, access: Access) -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-async def search(call: Call, arguments: schemas.SearchArguments) -> schemas.SearchResults:
+async def search(call: Call, arguments: SearchArguments) -> SearchResults:
     """The passages for a query."""
     view, evidence = await _find(call, arguments.query, arguments)
     results = [
-        schemas.Result(**vars(found.item), score=found.score, url=call.url(view, found.item))
-        for found in evidence.passages
+        Result(**vars(found.item), score=found.score, url=call.url(view, found.item)) for found in evidence.passages
     ]
-    return schemas.SearchResults(results=results, mode=evidence.trace.mode)
+    return SearchResults(results=results, mode=evidence.trace.mode)
 
 
-async def fetch(call: Call, arguments: schemas.FetchArguments) -> schemas.FetchedText:
+async def fetch(call: Call, arguments: FetchArguments) -> FetchedText:
     """The text of a document from an offset, from a passage, or from its beginning; at most FETCHED_CHARS."""
     view = await call.view(arguments.collection)
     current = view.generation
@@ -155,7 +313,7 @@ async def fetch(call: Call, arguments: schemas.FetchArguments) -> schemas.Fetche
     part = text[start : start + FETCHED_CHARS]
     title = passages[0].title if passages else ""
     excerpt = Passage(arguments.id, source, title, 0, start, start + len(part), part)
-    return schemas.FetchedText(
+    return FetchedText(
         id=arguments.id,
         title=title,
         url=call.url(view, excerpt),
@@ -168,18 +326,17 @@ async def fetch(call: Call, arguments: schemas.FetchArguments) -> schemas.Fetche
     )
 
 
-async def explain(call: Call, arguments: schemas.QuestionArguments) -> schemas.Explanation:
+async def explain(call: Call, arguments: QuestionArguments) -> Explanation:
     """How a question led to its passages: their paths, or, if the mode has none, their scores."""
     _, evidence = await _find(call, arguments.question, arguments)
     paths = evidence.paths or tuple((f"score {found.score:.3f}",) for found in evidence.passages)
     passage_paths = [
-        schemas.PassagePath(**vars(found.item), steps=path)
-        for found, path in zip(evidence.passages, paths, strict=True)
+        PassagePath(**vars(found.item), steps=path) for found, path in zip(evidence.passages, paths, strict=True)
     ]
-    return schemas.Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=passage_paths)
+    return Explanation(mode=evidence.trace.mode, search=evidence.trace.steps, ways=passage_paths)
 
 
-async def ask(call: Call, arguments: schemas.AskArguments) -> schemas.CheckedAnswer:
+async def ask(call: Call, arguments: AskArguments) -> CheckedAnswer:
     """An answer, in the same steps as a chat completion."""
     services = call.services
     values = {
@@ -190,10 +347,10 @@ async def ask(call: Call, arguments: schemas.AskArguments) -> schemas.CheckedAns
     prepared = await prepare(services, chat_request(values), call.access, arguments.collection, "collection")
     choice = (await checked_completion(services, prepared, ""))["choices"][0]
     message, metadata = choice["message"], prepared.retrieval or {}
-    return schemas.CheckedAnswer(
+    return CheckedAnswer(
         answer=message["content"] or "",
         reason=message.get(REASONING) or "",
-        citations=[schemas.Citation.model_validate(citation) for citation in message.get("citations", ())],
+        citations=[Citation.model_validate(citation) for citation in message.get("citations", ())],
         removed=message.get("removed", ()),
         left_out=metadata.get("left_out", 0),
         cut_off=choice.get("finish_reason") == "length",
@@ -204,7 +361,7 @@ async def ask(call: Call, arguments: schemas.AskArguments) -> schemas.CheckedAns
     )
 
 
-async def add_document(call: Call, arguments: schemas.AddArguments) -> schemas.AddResult:
+async def add_document(call: Call, arguments: AddArguments) -> AddResult:
     """Add a document to the index, and switch to the new index."""
     if not arguments.text.strip():
         raise ApiError(400, "empty_document", "text: the document has no text", "text")
@@ -214,10 +371,10 @@ async def add_document(call: Call, arguments: schemas.AddArguments) -> schemas.A
 
     view = await call.view(arguments.collection)
     result = await add_documents(call.services, view, [arguments.source], read)
-    return schemas.AddResult(source=arguments.source, written=result.report["written"])
+    return AddResult(source=arguments.source, written=result.report["written"])
 
 
-async def _find(call: Call, question: str, arguments: schemas.Search) -> tuple[CollectionView, Evidence]:
+async def _find(call: Call, question: str, arguments: Search) -> tuple[CollectionView, Evidence]:
     retriever, view = call.services.retriever, await call.view(arguments.collection)
     options = RetrievalOptions.model_validate({"mode": arguments.mode, "k": arguments.k, "where": arguments.where})
     settings = retriever.settings_of(options)

@@ -19,8 +19,8 @@ from pydantic import BaseModel
 
 from data_synth.questions.by_rules import all_template_questions
 from data_synth.questions.question_form import question_to_json
+from graph.index.filters import restrict
 from graph.index.index import Index
-from graph.index.restrict import restrict
 
 MAX_PROPOSALS = 200
 MAX_PASSAGES = 2_000

@@ -13,7 +13,7 @@ import pytest
 
 from graph.build.lifecycle import index_status, verify_index
 from graph.postgres.connect import dsn_of
-from graph.store.database import DATABASE_FILE as DATABASE
+from graph.store.index_settings import DATABASE_FILE as DATABASE
 from graph.types import Document
 from tests.corpora import guild_documents
 from tests.deploy.cluster import Cluster, LoggedRequest, Replica, running_cluster

@@ -8,8 +8,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from data_synth.reading.reading_form import score_reading
 from data_synth.reading.reading_rows import contains_answer, words_of
-from data_synth.reading.score import score_reading
 from eval.cli import add_eval
 from eval.reading import (
     ReadingTask,

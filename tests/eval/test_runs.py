@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from eval.list_runs import runs_table, settings_text, state_text
+from eval.tables import runs_table, settings_text, state_text
 from graph.errors import UserError
 from graph.shared.jsonl import write_json
 from graph.shared.progress import note_progress, report_progress

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from eval.cli_measure import add_retrieval
-from eval.metrics.ranking import average_precision
+from eval.metrics.grounding import average_precision
 from eval.retrieval import CANDIDATES, SELECTION
 from graph.build.build import build_index
 from graph.errors import UserError

@@ -8,8 +8,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from eval.support import auc, auc_interval, measure_support, read_support, support_table, word_overlap
-from graph.answer.labelled import SupportRow
 from graph.answer.overlap import overlaps
+from graph.answer.support import SupportRow
 from graph.answer.verifier import Premise, word_verifier
 from graph.errors import UserError
 from graph.text.word_forms import form_of

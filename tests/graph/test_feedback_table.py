@@ -12,7 +12,7 @@ from graph.errors import Unavailable
 from graph.feedback import FEEDBACK, Correction, FeedbackFull, Vote, open_feedback, read_feedback
 from graph.postgres.connect import dsn_of
 from graph.postgres.schema import place_in_database
-from graph.store.database import DATABASE_FILE, has_database
+from graph.store.index_settings import DATABASE_FILE, has_database
 from tests.graph.test_feedback_file import EVERY_KIND, YARD, entry
 from tests.postgres_server import fresh_database
 

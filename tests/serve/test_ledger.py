@@ -16,7 +16,7 @@ import pytest
 from graph.errors import DiskFull, UserError
 from graph.postgres.connect import dsn_of
 from graph.postgres.schema import place_in_database
-from graph.store.database import has_database
+from graph.store.index_settings import has_database
 from graph.store.ledger_file import LEDGER
 from graph.types import CompletionRequest, Message
 from serve.engines import open_model

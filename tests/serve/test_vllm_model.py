@@ -9,8 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_by_transformers, logps_of_samples
-from eval.alignment.sample_by_vllm import draw_by_vllm
+from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_by_transformers, draw_by_vllm, logps_of_samples
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines.vllm import open_vllm

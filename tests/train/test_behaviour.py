@@ -25,8 +25,7 @@ from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import greedy_answers, tokenize_row
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
 from train.preference.groups import hard_label, pair_groups
-from train.preference.losses import dpo_loss, mode_seeking_loss
-from train.preference.objective import Method, Objective, mean_figures, prompt_losses
+from train.preference.losses import Method, Objective, dpo_loss, mean_figures, mode_seeking_loss, prompt_losses
 from train.preference.preference import read_preference_data, response_group_trainer, train_once
 from train.preference.trainer import GenerationCallback, ResponseGroupTrainer, generation_figures
 from train.run.settings import LoraSettings, MsSettings, SftSettings

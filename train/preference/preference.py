@@ -27,12 +27,11 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 from graph.errors import UserError
 from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter, model_name
 from graph.shared.console import say
-from train.model.load import device, load_model, load_tokenizer, without_dropout
+from train.model.load import check_deterministic, device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation
 from train.model.packing import LogpsOf, choose_layout, plain_logps
-from train.model.trial import check_deterministic
 from train.preference.groups import ResponseGroup, best_worst_groups, groups_within, pair_groups, scored_groups
-from train.preference.objective import Method, Objective
+from train.preference.losses import Method, Objective
 from train.preference.reference import cached_reference, group_logps
 from train.preference.trainer import Example, GenerationCallback, ResponseGroupTrainer
 from train.run.data import holds_responses, labelled_pair_dataset, pair_dataset, read_preferences, read_responses

@@ -20,7 +20,7 @@ from transformers.trainer_utils import EvalLoopOutput
 from train.model.logps import TokenIds, greedy_answers
 from train.model.packing import LogpsOf
 from train.preference.groups import ResponseGroup
-from train.preference.objective import Objective, mean_figures, prompt_losses
+from train.preference.losses import Objective, mean_figures, prompt_losses
 from train.run.loop import GroupTrainer
 
 SAMPLED_PROMPTS = 8

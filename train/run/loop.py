@@ -26,10 +26,9 @@ from graph.models.checkpoint import is_adapter, model_name
 from graph.models.load import check_vocabulary
 from graph.shared.console import duration, say
 from graph.shared.progress import note_progress
-from train.model.load import Head, device, load_model, load_tokenizer, quiet_transformers
+from train.model.load import Head, check_model, device, load_model, load_tokenizer, quiet_transformers
 from train.model.logps import check_rotation
 from train.model.packing import LogpsOf
-from train.model.trial import check_model
 from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
 from train.run.record import Alignment, RunRecord, Stage
 from train.run.save import (
@@ -129,7 +128,7 @@ def check_start(settings: TrainSettings) -> None:
 
 
 def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
-    """The model to train; a language model is tested first (train/model/trial.py). Frozen weights have the run's precision."""
+    """The model to train; a language model is tested first (train/model/load.py). Frozen weights have the run's precision."""
     precision = settings.precision if check_adapter(settings) else "float32"
     model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
     check_vocabulary(model, tokenizer, f"model {settings.model!r}")

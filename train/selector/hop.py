@@ -28,10 +28,9 @@ from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits
 from graph.types import Floats, Ints
+from train.classifiers import best_count, check_one_encoder, fit_trees, library_versions, to_forest
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
-from train.shared.labelled import check_one_encoder
-from train.shared.trees import best_count, fit_trees, library_versions, to_forest
 
 DEV_SHARE, TEST_SHARE = 0.1, 0.1
 

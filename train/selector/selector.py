@@ -16,6 +16,21 @@ from graph.retrieve.learned.light import FEATURES, Classifier, save_selector
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits, probabilities
+from train.classifiers import (
+    Doubles,
+    best_count,
+    calibration_error,
+    draw_reliability,
+    fit_temperature,
+    fit_trees,
+    library_versions,
+    log_loss,
+    reliability,
+    reliability_table,
+    threshold_figures,
+    threshold_for,
+    to_forest,
+)
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
 from train.selector.hop import HopRecord, train_hop
@@ -28,18 +43,6 @@ from train.selector.selector_data import (
     read_datasets,
     shares_passages,
 )
-from train.shared.calibrate import (
-    Doubles,
-    calibration_error,
-    draw_reliability,
-    fit_temperature,
-    log_loss,
-    reliability,
-    reliability_table,
-    threshold_figures,
-    threshold_for,
-)
-from train.shared.trees import best_count, fit_trees, library_versions, to_forest
 
 ABOUT = """Gradient-boosted trees that predict the probability that a proposition helps to answer a question, from features of \
 retrieval. Made by `modegraph train selector`; no language model is called. Trees are fitted on train, with early stopping on \

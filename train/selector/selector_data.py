@@ -20,8 +20,7 @@ from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
 from graph.types import Floats, Ints
-from train.shared.calibrate import Bin, Doubles
-from train.shared.labelled import check_apart, check_one_encoder, read_labelled
+from train.classifiers import Bin, Doubles, check_apart, check_one_encoder, read_labelled
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from graph.extract.entities import entity_key
 from graph.extract.terms import bare_form
 from graph.index.index import Index
 from graph.retrieve.parts.ranking import top_rows
-from graph.text.scripts import is_caseless, unspaced_runs
+from graph.text.word_forms import is_caseless, unspaced_runs
 from graph.types import Floats, Ints
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12

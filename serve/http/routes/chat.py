@@ -16,10 +16,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from serve.engines.chat_backend import Body
+from serve.http.auth import STREAMABLE_RESPONSES
 from serve.http.encoding import DONE, SSE, AsciiJSONResponse, event
 from serve.http.errors import ApiError
 from serve.http.keys import access_of
-from serve.http.openapi import STREAMABLE_RESPONSES
 from serve.server.chat_request import ChatRequest
 from serve.server.completion import PreparedRequest, complete, feed_parts, open_stream, parts_of, prepare
 from serve.server.services import Services

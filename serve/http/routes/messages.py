@@ -17,10 +17,10 @@ from graph.answer.citations import Mark
 from graph.types import Excerpt
 from serve.citations import search_result_location
 from serve.engines.engine_fields import MAX_DEPTH, Share, Stop, is_too_deep
+from serve.http.auth import STREAMABLE_RESPONSES
 from serve.http.encoding import SSE, AsciiJSONResponse, StrictModel, Text, named_event
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import access_of
-from serve.http.openapi import STREAMABLE_RESPONSES
 from serve.server.chat_request import AnswerOptions, ChatRequest, chat_request
 from serve.server.completion import TextEnd, open_stream, prepare, stream_text
 from serve.server.services import Services

@@ -15,10 +15,10 @@ from starlette.responses import Response, StreamingResponse
 
 from graph.types import Excerpt
 from serve.citations import file_citation
+from serve.http.auth import STREAMABLE_RESPONSES
 from serve.http.encoding import DONE, SSE, AsciiJSONResponse, named_event
 from serve.http.errors import ApiError
 from serve.http.keys import access_of
-from serve.http.openapi import STREAMABLE_RESPONSES
 from serve.http.routes.response_request import RESULTS, ResponsesRequest
 from serve.http.routes.vector_stores import attributes
 from serve.server.completion import PreparedRequest, TextEnd, open_stream, prepare, stream_text

@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from data_synth.claims.claims import NO_SENTENCE, ClaimPassage, ClaimRow, claim_from_json, claim_problems, claim_rows
-from data_synth.claims.falsify import CHANGES, Surroundings, falsify
+from data_synth.claims.claims import (
+    CHANGES,
+    NO_SENTENCE,
+    ClaimPassage,
+    ClaimRow,
+    Surroundings,
+    claim_from_json,
+    claim_problems,
+    claim_rows,
+    falsify,
+)
 from data_synth.claims.restate import (
     RESTATEMENTS,
     PassageSentence,

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from data_synth.dataset import write
-from data_synth.dataset.summary import Lengths
-from data_synth.dataset.write import check_folder, write_dataset
+from data_synth.dataset.write import Lengths, check_folder, write_dataset
 from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES, preference_schema
 from data_synth.rows import Dropped, PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
 from graph.errors import UserError

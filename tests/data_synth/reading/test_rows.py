@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from data_synth.dataset.validate import validate_file
 from data_synth.reading.changed_questions import changed_question
-from data_synth.reading.reading_form import READING, reading_problems
+from data_synth.reading.reading_form import READING, reading_problems, score_reading
 from data_synth.reading.reading_rows import (
     NO_SPAN,
     SURPLUS,
@@ -29,7 +29,6 @@ from data_synth.reading.reading_rows import (
     rows_of_sets,
     words_of,
 )
-from data_synth.reading.score import score_reading
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import Dropped, ReadingRow, reading_from_json, reading_to_json
 from graph.answer.prompt import NOT_FOUND

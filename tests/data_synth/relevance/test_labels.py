@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_synth.relevance.gold import check_sources, read_gold_questions, with_sentences
+from data_synth.relevance.relevance_form import check_sources, read_gold_questions, with_sentences
 from data_synth.relevance.relevance_rows import (
     CANDIDATES_PER_CALL,
     NO_GOLD,

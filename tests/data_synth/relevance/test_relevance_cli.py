@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from data_synth import cli_label
+from data_synth import cli
 from graph.errors import UserError
 from graph.types import CompletionRequest, LanguageModel
 from serve.ledger import Ledger
@@ -42,7 +42,7 @@ def run(index: Path, questions: Path, *arguments: object, model: ScriptedModel |
         return model if ledger is None else Ledger(model, ledger)
 
     synth = typer.Typer()
-    cli_label.register_relevance(synth, open_model)
+    cli.register_relevance(synth, open_model)
     options = [str(index), "--questions", str(questions), *map(str, arguments)]
     return CliRunner().invoke(synth, options)
 

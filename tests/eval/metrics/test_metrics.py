@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from eval.metrics import answers
 from eval.metrics.answers import accuracy, accuracy_per_class, majority_class, read_choice
-from eval.metrics.ranking import all_gold_at, ndcg_at, recall_at, reciprocal_rank
+from eval.metrics.grounding import all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.answer import match
 from graph.answer.match import exact_match, normalise, token_f1
 

@@ -22,7 +22,7 @@ from graph.build.lifecycle import index_status, verify_index
 from graph.postgres.connect import dsn_of
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.database import has_database
+from graph.store.index_settings import has_database
 from tests.fakes import ChatServer, chat_server, extraction_reply, is_extraction, requested_passage
 from tests.graph.build.conftest import Place
 from tests.graph.build.crash_child import DOCUMENTS

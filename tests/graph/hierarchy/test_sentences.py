@@ -8,7 +8,7 @@ import pytest
 from graph.hierarchy import layers
 from graph.hierarchy.layers import Sentences
 from graph.shared.ids import content_id
-from graph.store.vector_files import save_vectors
+from graph.store.arrays import save_vectors
 from graph.store.vectors import Vectors
 
 

@@ -20,7 +20,7 @@ from graph.build.stores import read_settings
 from graph.postgres.schema import known_migrations, place_in_database
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.database import DATABASE_FILE as DATABASE
+from graph.store.index_settings import DATABASE_FILE as DATABASE
 from graph.store.index_settings import IndexSettings
 from modegraph.cli import build_app
 from tests.corpora import ISLES

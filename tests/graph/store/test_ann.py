@@ -16,10 +16,10 @@ from graph.models.encoder import unit_rows
 from graph.retrieve.parts.ranking import nearest, top_rows
 from graph.shared.ids import content_id
 from graph.store.ann import MIN_RECALL, build_ann, inverted_file, open_ann, write_ann
+from graph.store.arrays import save_vectors, segments_to_index, segments_to_merge, with_ann
 from graph.store.columns.row_map import RowMap
 from graph.store.float16 import as_float32, product
 from graph.store.index_settings import VectorType
-from graph.store.vector_files import save_vectors, segments_to_index, segments_to_merge, with_ann
 from graph.store.vectors import Vectors
 
 DIMENSIONS = 24

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.shared.ids import content_id
+from graph.store.arrays import save_vectors
 from graph.store.embedding_cache import PendingVectors
-from graph.store.vector_files import save_vectors
 from graph.store.vectors import Vectors
 
 numbers = st.lists(st.integers(0, 30), max_size=8, unique=True)

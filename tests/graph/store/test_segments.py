@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from graph.errors import UserError
 from graph.models.encoder import unit_rows
 from graph.shared.ids import ID_BYTES, content_id
+from graph.store.arrays import open_vectors, save_vectors, segments_to_merge
 from graph.store.columns.column_files import write_array
-from graph.store.vector_files import open_vectors, save_vectors, segments_to_merge
 from graph.store.vectors import Vectors
 
 DIMENSIONS = 24

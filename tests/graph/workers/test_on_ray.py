@@ -25,8 +25,7 @@ from graph.errors import UserError
 from graph.models.encoder import encoder_folder, open_encoder
 from graph.store.index_settings import IndexSettings
 from graph.types import CompletionRequest, Floats, Message, Workers
-from graph.workers.on_ray import Pool, RayWorkers, Slot, encoder_slots, fetch_result
-from graph.workers.open import THIS_PROCESS
+from graph.workers.engines import THIS_PROCESS, Pool, RayWorkers, Slot, encoder_slots, fetch_result
 from modegraph.cli import open_model
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder, chat_server, extraction_reply
@@ -122,7 +121,7 @@ def test_a_batch_whose_worker_was_killed_is_repeated(workers: RayWorkers, tmp_pa
 def test_a_batch_that_kills_its_worker_each_time_ends_the_run(
     workers: RayWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("graph.workers.on_ray.MAX_LOSSES", 0)
+    monkeypatch.setattr("graph.workers.engines.MAX_LOSSES", 0)
     pool = Pool(workers._cluster, [Slot({"num_cpus": 0})])
     with pytest.raises(UserError, match="at most 0 lost workers per batch"):
         fetch_result(workers._cluster, pool.send(pool.put_function(partial(kill_itself, tmp_path, 9)), 2))
@@ -184,7 +183,7 @@ def test_the_cluster_listens_on_this_machine_only_and_sends_no_statistics(worker
 
 
 def test_workers_with_other_code_are_refused(workers: RayWorkers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("graph.workers.on_ray.code_hash", lambda: "0" * 32)
+    monkeypatch.setattr("graph.workers.engines.code_hash", lambda: "0" * 32)
     with pytest.raises(UserError, match=r"worker on .*: a different version of modegraph \(.*; here 0{12}\)"):
         Pool(workers._cluster, [Slot({"num_cpus": 0})]).wait_for_one()
 
@@ -294,7 +293,7 @@ from functools import partial
 from pathlib import Path
 from graph.build.build import build_index
 from graph.store.index_settings import IndexSettings
-from graph.workers.open import open_workers
+from graph.workers.engines import open_workers
 from modegraph.cli import open_model
 from tests.fakes import HashEncoder
 from tests.graph.build.crash_child import DOCUMENTS, kill_at

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from graph.errors import UserError
-from graph.workers.open import THIS_PROCESS, open_workers
+from graph.workers.engines import THIS_PROCESS, open_workers
 
 
 def test_local_is_this_process_and_takes_a_batch_only_when_its_result_is_needed() -> None:
@@ -40,7 +40,7 @@ def test_a_malformed_address_is_refused(address: str) -> None:
 @pytest.mark.long
 def test_an_address_where_nothing_or_another_service_listens_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("ray")
-    monkeypatch.setattr("graph.workers.on_ray.ANSWER_S", 0.3)
+    monkeypatch.setattr("graph.workers.engines.ANSWER_S", 0.3)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -19,7 +19,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.modes import DEFAULT_MODE
 from serve.engines.child import free_port
 from serve.http.settings import ServerSettings
-from serve.mcp.schemas import SearchArguments
+from serve.mcp.tools import SearchArguments
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT

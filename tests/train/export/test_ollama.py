@@ -13,7 +13,7 @@ from graph.answer.template import prompt_text
 from graph.types import Excerpt, Message
 from tests.train.adapters import with_smollm2
 from tests.train.templates import NO_SYSTEM, STYLES, Style, tokenizer_of
-from train.export.ollama import go_template, modelfile, turns_of
+from train.export.gguf_export import go_template, modelfile, turns_of
 from train.model.load import load_tokenizer
 
 CHAT = (

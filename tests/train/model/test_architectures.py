@@ -22,10 +22,9 @@ from graph.shared.jsonl import read_jsonl
 from tests.places import ROOT
 from tests.train.model.architectures import MODEL_TYPES, NOT_TINY, REFUSED, VOCABULARY, tiny_model
 from train.model.attention import use_shared_prefix_attention
-from train.model.load import load_tokenizer, without_dropout
+from train.model.load import check_deterministic, check_model, load_tokenizer, without_dropout
 from train.model.logps import RotationLimit, check_rotation, rotation_limit
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, packing_problem, plain_logps
-from train.model.trial import check_deterministic, check_model
 from train.preference.preference import train_once
 from train.run.settings import DpoSettings, SftSettings
 from train.sft import train_sft

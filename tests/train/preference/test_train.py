@@ -35,8 +35,15 @@ from train.preference.groups import (
     standardise,
     tokenize_group,
 )
-from train.preference.losses import dpo_loss, mode_seeking_loss
-from train.preference.objective import LOSSES, Objective, mean_figures, prompt_losses, ranking_accuracy
+from train.preference.losses import (
+    LOSSES,
+    Objective,
+    dpo_loss,
+    mean_figures,
+    mode_seeking_loss,
+    prompt_losses,
+    ranking_accuracy,
+)
 from train.preference.preference import (
     Loss,
     pair_trainer,

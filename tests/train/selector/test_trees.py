@@ -7,10 +7,9 @@ from graph.documents.questions import SPLITS
 from graph.trees import forest_logits
 from tests.train.labelled import write_rows
 from tests.train.selector.rows import rows_of_all_splits
+from train.classifiers import best_count, fit_trees, log_loss, to_forest
 from train.run.settings import SelectorSettings
 from train.selector.selector_data import Examples, examples_of, read_datasets
-from train.shared.calibrate import log_loss
-from train.shared.trees import best_count, fit_trees, to_forest
 
 
 @pytest.fixture(scope="module")

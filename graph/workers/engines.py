@@ -1,5 +1,6 @@
-"""The engine `ray`: a connection to a cluster, pools of workers in it, and one process that feeds them and collects results in order.
+"""The workers of one command, by engine name: `local` is this process, `ray` a cluster.
 
+With Ray there are a connection to the cluster, pools of workers in it, and one process that feeds them and collects results in order.
 A cluster is either started for one command (with a token, on loopback only, without dashboard or statistics) or already running. Workers
 are actors, started on demand, that cache the functions and models that they loaded; Ray restarts one whose process or machine was lost, and
 resends its batches."""
@@ -12,7 +13,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib import import_module
@@ -23,7 +24,7 @@ from typing import Any
 
 from graph.errors import UserError, first_line
 from graph.shared.home import code_hash
-from graph.types import Needs, R, T
+from graph.types import Needs, R, T, Workers
 from graph.workers import worker
 
 CONNECT_S = 2.0
@@ -343,3 +344,38 @@ def encoder_slots(cluster: Cluster) -> list[Slot]:
             Slot(options, min(CPUS_PER_ENCODER, processors - first)) for first in range(0, processors, CPUS_PER_ENCODER)
         ]
     return slots or [Slot({"num_cpus": 0})]
+
+
+class ThisProcess:
+    """The Workers of one process: batches run one after the other, each when its result is needed."""
+
+    models = 1
+
+    def map(self, function: Callable[[T], R], batches: Iterable[T], needs: Needs = "code") -> Iterator[R]:
+        """The builtin `map`."""
+        del needs
+        return map(function, batches)
+
+
+THIS_PROCESS = ThisProcess()
+
+
+ENGINES = ("local", "ray")
+
+
+@contextmanager
+def open_workers(engine: str, address: str | None = None) -> Iterator[Workers]:
+    """The workers of an engine, for the duration of the block; `address` is that of a Ray cluster (None: start one on this machine).
+
+    UserError for an unknown engine, for an address with the engine local, and for a cluster that cannot be reached or used.
+    """
+    if engine not in ENGINES:
+        raise UserError(f"--engine {engine}", " or ".join(ENGINES), "")
+    if engine == "local":
+        if address is not None:
+            raise UserError(f"--ray-address {address}, but the engine is local", "--engine ray", "add it")
+        yield THIS_PROCESS
+        return
+
+    with closing(RayWorkers(address)) as workers:
+        yield workers

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from graph.retrieve.learned.light import FEATURES
 from graph.trees import probabilities
-from train.selector.selector_data import Examples, average_precisions, rank_datasets
-from train.shared.calibrate import (
+from train.classifiers import (
     calibration_error,
     fit_temperature,
     log_loss,
@@ -16,6 +15,7 @@ from train.shared.calibrate import (
     threshold_figures,
     threshold_for,
 )
+from train.selector.selector_data import Examples, average_precisions, rank_datasets
 
 
 def test_log_loss_equals_a_calculation_by_hand() -> None:

@@ -1,1 +1,0 @@
-"""Shared parts of the stages: labelled data folders, calibration, boosted trees."""

@@ -199,7 +199,7 @@ class Index:
 
     def to_frames(self, kind: Literal["pandas", "pyarrow"] = "pandas") -> dict[str, Any]:
         """The index as tables, by name: documents, passages, propositions and so on, with their vectors, then occurrences and edges."""
-        from graph.export.formats import index_tables
+        from graph.export.graph_files import index_tables
 
         tables = index_tables(self.current())
         if kind == "pyarrow":

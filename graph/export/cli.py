@@ -103,11 +103,11 @@ def _counts_text(counts: Mapping[str, int]) -> str:
 
 def _writer(flag: str, limit: int) -> "Callable[[Index, Path], dict[str, int]]":
     if flag == "--graphml":
-        from graph.export.formats import write_graphml
+        from graph.export.graph_files import write_graphml
 
         return write_graphml
     if flag == "--parquet":
-        from graph.export.formats import write_parquet
+        from graph.export.graph_files import write_parquet
 
         return write_parquet
     from graph.export.page import write_page

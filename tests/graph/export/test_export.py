@@ -19,7 +19,7 @@ from datasets import Dataset
 from graph.build.build import build_index
 from graph.errors import UserError
 from graph.export.elements import NODE_KINDS, NODE_TABLES, edges, nodes, occurrences
-from graph.export.formats import index_tables, write_graphml, write_parquet
+from graph.export.graph_files import index_tables, write_graphml, write_parquet
 from graph.export.page import page_data, take_turns, write_page
 from graph.index.index import Index, open_index
 from graph.store.columns.strings import Strings
@@ -173,7 +173,7 @@ def test_tables_written_in_parts_equal_tables_written_whole(
     index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = write_parquet(index, tmp_path / "whole")
-    monkeypatch.setattr("graph.export.formats.ROWS_AT_ONCE", 4)
+    monkeypatch.setattr("graph.export.graph_files.ROWS_AT_ONCE", 4)
     assert write_parquet(index, tmp_path / "parts") == whole
     for name in (*NODE_TABLES.values(), "occurrences", "edges"):
         read = pq.read_table(tmp_path / "parts" / f"{name}.parquet")
@@ -368,7 +368,7 @@ def test_a_failure_half_way_leaves_no_files(index: Index, tmp_path: Path, monkey
     def fail(*arguments: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("graph.export.formats.occurrences", fail)
+    monkeypatch.setattr("graph.export.graph_files.occurrences", fail)
     failed = run("export", index.folder, "--parquet", tmp_path / "tables").exception
     assert isinstance(failed, UserError) and "disk full" in str(failed)
     assert list(tmp_path.iterdir()) == []

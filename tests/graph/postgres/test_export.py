@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from graph.build.build import build_index
 from graph.errors import UserError
-from graph.export.formats import index_tables
+from graph.export.graph_files import index_tables
 from graph.export.postgres import TABLES, export_index
 from graph.index.index import Index, open_index
 from graph.store.data import VECTOR_FIELDS

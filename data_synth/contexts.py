@@ -19,8 +19,8 @@ from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import answer_messages
 from graph.documents.questions import SPLITS, Question, check_gold, read_questions
 from graph.errors import UserError
+from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.parts.ranking import distinctive_words, diverse_rows
 from graph.retrieve.retrieve import retrieve_many
 from graph.shared.ids import content_id
 from graph.text.prompting import quote

@@ -62,7 +62,7 @@ class Calls(Protocol):
 def open_calls(file: Path) -> Calls:
     """The rows in a file, or in the database of an index that uses one."""
     if file.name == LEDGER and has_database(file.parent):
-        from graph.postgres.calls import PostgresCalls
+        from graph.postgres.store import PostgresCalls
 
         return PostgresCalls(file.parent)
     return SqliteCalls(file)

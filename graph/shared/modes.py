@@ -23,4 +23,4 @@ DEFAULT_MODE: Mode = "auto"
 """The mode if the user names none: on the command line, in training data, on the server, in MCP and Python."""
 ABSTAIN_AT = 0.9
 """By default, `ask` and servers answer “not in the documents”, without calling a model, if the probability that the documents do not cover the
-question is at least this (graph/retrieve/retrieve.py)."""
+question is at least this (graph/retrieve/absence.py)."""

@@ -18,17 +18,11 @@ import scipy.sparse as sp
 
 from graph.index.index import Index
 from graph.index.normalised_similarity import square_of_sum, usual_cosine
+from graph.retrieve.parts.diversity import diverse_rows
 from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
 from graph.retrieve.parts.passage_scores import score_all_propositions, scores_without_words
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import (
-    diverse_rows,
-    entries_in,
-    expand_rows,
-    first_passages,
-    top_rows,
-    worth_of_propositions,
-)
+from graph.retrieve.parts.ranking import entries_in, expand_rows, first_passages, top_rows, worth_of_propositions
 from graph.store.columns.moved import ranges
 from graph.store.vectors import Matrix
 from graph.types import Evidence, Floats, Ints, Scored, Trace

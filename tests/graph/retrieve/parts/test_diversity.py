@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph.retrieve.parts.ranking import distinctive_words, diverse_rows
+from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
 
 LONG = "the harbour board met in the long room above the rope store and talked about the price of salt for the winter "
 

@@ -45,13 +45,14 @@ _IRREGULAR = {
     "given": "gave",
     "grown": "grew",
     "overthrown": "overthrew",
+    "run": "ran",
     "sung": "sang",
     "taken": "took",
     "written": "wrote",
     "rewritten": "rewrote",
     "co-written": "co-wrote",
 }
-_PAST_AND_PARTICIPLE = _words("bought brought built cut found held hit laid led made met run shot sold taught told won")
+_PAST_AND_PARTICIPLE = _words("bought brought built cut found held hit laid led made met shot sold taught told won")
 _WITHOUT_AGENT = frozenset(["bordered", "bounded", "caused", "followed", "preceded", "surrounded"])
 """Participles of verbs whose agent is not a person."""
 _OPENERS = re.compile(
@@ -75,8 +76,8 @@ def opens_with_verb(predicate: str) -> bool:
 def past_of(participles: str) -> str | None:
     """The past tense of a participle (or of two: "written and directed"); None if a word is not a participle, or is one whose agent is not a person ("caused").
 
-    >>> past_of("written and directed"), past_of("song")
-    ('wrote and directed', None)
+    >>> past_of("written and run"), past_of("song")
+    ('wrote and ran', None)
     """
     words = participles.split(" and ")
     past = [_IRREGULAR.get(word, word if word.endswith("ed") or word in _PAST_AND_PARTICIPLE else "") for word in words]
@@ -193,12 +194,12 @@ cook deputy driver employee gardener porter fire-warden first-aider foreman fore
 representative secretary shopkeeper skipper specialist steward storekeeper supervisor technician trainee treasurer trustee
 warden
 """)
-"""Further nouns for people at work, besides PEOPLE."""
+"""Nouns for occupations, in addition to those in PEOPLE."""
 
 MODALS, BE = _words("can may must will shall should"), _words("is are was were")
 AUXILIARIES = MODALS | BE | {"has", "have", "had"}
 ADVERBS = _words("also always currently generally normally now still usually")
-"""Adverbs before a verb that a question may omit."""
+"""Adverbs next to a verb; a question may omit them."""
 
 LINKS = _words("after and at before between by during for from in on or other to under with within without")
 """Words that may link the nouns of a subject."""

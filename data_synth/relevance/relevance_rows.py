@@ -70,7 +70,7 @@ UNUSABLE_CHOICE = "the model's choice could not be used"
 MIN_OVERLAP = 0.5
 """The minimum overlap of an occurrence with a gold sentence, as a share of the shorter of the two."""
 CANDIDATES_PER_CALL = 20
-"""How many candidates a model chooses among in one call: as many as in its first call in the mode `local`."""
+"""How many candidates a model chooses among in one call: the same number as in the first call of the mode `local`."""
 
 
 def document_row(index: Index, source: str) -> int:
@@ -102,7 +102,10 @@ def gold_rows(index: Index, question: Question) -> tuple[Ints, list[Dropped]]:
 
 
 def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
-    """The propositions with an occurrence that overlaps the quoted sentence by at least MIN_OVERLAP; Dropped if there is none, or no such sentence."""
+    """The propositions with an occurrence that overlaps the quoted sentence by at least MIN_OVERLAP.
+
+    Dropped if there is none, or if the sentence is not in its document.
+    """
     data = index.data
     spans = find_quote(index.passages_of(quote.source), quote.text)
     if not spans:
@@ -118,7 +121,7 @@ def quoted_rows(index: Index, quote: Quote) -> Ints | Dropped:
 
 
 def find_quote(passages: Sequence[Passage], text: str) -> list[tuple[int, int]]:
-    """Every place of a sentence in a document, as (start, end) character offsets; white space may differ."""
+    """Every place where a sentence occurs in a document, as (start, end) character offsets; white space may differ."""
     words = [re.escape(word) for word in text.split()]
     if not words or not passages:
         return []

@@ -33,7 +33,7 @@ from train.run.record import RunRecord, read_run, reference_of
 
 @dataclass(frozen=True)
 class PromptFigures:
-    """One held-out prompt under one policy, means over its samples: reward, log π − log π_ref (KL) and −log π (entropy), in nats.
+    """The figures of one held-out prompt under one policy: means over its samples. `kl` (log π − log π_ref) and `entropy` (−log π) are in nats.
 
     Diversity: `distinct` is the number of different answers as a share of the samples, `self_bleu` the mean BLEU of each sample against the
     others (Zhu et al. 2018). A policy that has collapsed to one mode has few distinct answers and a self-BLEU near 1.
@@ -143,7 +143,7 @@ def measure_runs(
     draw: Draw,
     cache_folder: Path,
 ) -> tuple[list[MeasuredRun], list[PromptFigures]]:
-    """Measure every run and their reference on every row; figures in `cache_folder` are not measured again. UserError unless all runs share one reference."""
+    """Measure all runs and their reference on every row; figures in `cache_folder` are not measured again. UserError unless all runs share one reference."""
     records = [read_run(folder) for folder in folders]
     source, precision = common_reference(folders, records), common_precision(records)
     reference = cache(lambda: load(source)[0])
@@ -201,7 +201,7 @@ def figures_of_prompt(
 
 
 def text_figures(texts: Sequence[str], rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dict[str, float]:
-    """The figures that need no model, by name: means over texts, each an answer to its row."""
+    """The figures that need no model, by name: means over texts, each of which answers the prompt of its row."""
     pairs = list(zip(texts, rows, strict=True))
     citations = [own_citations(text, row.context_size) for text, row in pairs]
     return {

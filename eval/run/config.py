@@ -102,9 +102,9 @@ class Cell:
 class QuestionResult:
     """A system's result for one question.
 
-    `values` has the metrics that need the passages' texts. `seconds` excludes the encoder's time; `answer_seconds` is an equal share of its
-    batch's time. `layers` counts the passages and summaries found in each layer of the hierarchy, passages in layer 0. Of `calls`,
-    `replayed` came from the helper's ledger and count with their original tokens and time.
+    `values` contains the metrics that need the passages' texts. `seconds` excludes the encoder's time; `answer_seconds` is an equal share of its
+    batch's time. `layers` counts the passages and summaries found in each layer of the hierarchy, passages in layer 0.
+    `replayed` is the number of `calls` answered from the helper's ledger; these count with their original tokens and time.
     `evidence` (title, source, text) and `steps` are only stored for the questions that the report shows.
     """
 

@@ -63,7 +63,7 @@ class CatalogueModel:
 
 @dataclass(frozen=True)
 class PretrainedModel(CatalogueModel):
-    """A language model in GGUF, stored next to its conversion. Its greedy reply to `question` must be `reply_ids`.
+    """A language model distributed as a GGUF file, which is stored next to the converted model. Its greedy reply to `question` must be `reply_ids`.
 
     Each token of that reply is the most probable by a wide margin, so engines that round differently give the same reply.
     `precision` is the number format of the converted weights.
@@ -94,7 +94,7 @@ class PretrainedAdapter:
 
 @dataclass(frozen=True)
 class PretrainedEncoder(CatalogueModel):
-    """A sentence encoder. The converted model's vector of `probe`, as a question, must begin with `vector_begins`."""
+    """A sentence encoder. The converted model's vector for `probe`, encoded as a question, must begin with `vector_begins`."""
 
     probe: str
     vector_begins: tuple[float, ...]
@@ -220,7 +220,7 @@ LOCK_FILE = "fetching.lock"
 
 @contextmanager
 def fetch_lock(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock of the folder `cache`, which is created if missing; if another process holds it, calls `note` and waits."""
+    """Hold the lock of the folder `cache`, which is created if missing; if another process holds it, call `note` and wait."""
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / LOCK_FILE).open("a", encoding="utf-8") as lock:
         try:
@@ -332,7 +332,7 @@ def _check_once(folder: Path, name: str) -> None:
 
 
 def _state(file: Path) -> dict[str, int]:
-    """Size and modification time of a file, which reveal a change without reading it."""
+    """The size and modification time of a file; a difference reveals a change, so the file need not be read."""
     status = file.stat()
     return {"bytes": status.st_size, "time_ns": status.st_mtime_ns}
 

@@ -2,8 +2,8 @@
 
 Batches are padded on the left. Requests with the same prompt are decoded side by side, if the model allows it, and share one copy of the
 prompt's keys and values, so that K responses cost one prefill, and each step reads prompt and weights once (`decode_side_by_side`). A JSON schema
-cannot be enforced here and is left to the prompt. The sampling parameters have vLLM's names and apply in this order: biases and penalties
-on the logits, temperature, truncation by top_k, top_p and min_p, sampling.
+cannot be enforced here and is left to the prompt. The sampling parameters have vLLM's names. The steps are, in order:
+biases and penalties on the logits; temperature; truncation by top_k, top_p and min_p; sampling.
 
 Legend: B rows of a batch, T tokens, V vocabulary, S steps."""
 
@@ -300,7 +300,7 @@ def can_decode_side_by_side(model: Any) -> bool:
 
 
 def first_occurrences(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
-    """The index of the first occurrence of each distinct row, and for every row the number of its distinct row.
+    """The index of the first occurrence of each distinct row, and for every row its position among the distinct rows.
 
     >>> first_occurrences([[7, 8], [9], [7, 8]])
     ([0, 1], [0, 1, 0])

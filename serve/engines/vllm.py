@@ -28,7 +28,7 @@ STRUCTURED_OUTPUTS = {"backend": "xgrammar", "disable_any_whitespace": True}
 PARSER = "deepseek_r1"
 """vLLM's name for the parser of replies that begin inside a <think> block, which the prompt has opened."""
 WHOLE_PROMPTS = "--no-enable-chunked-prefill"
-"""On a CPU, vLLM 0.32 crashes at the first request with a seed whose prompt it prefills in chunks ("CPU Generator does not use offset")."""
+"""On a CPU, vLLM 0.32 crashes at the first seeded request whose prompt it prefills in chunks ("CPU Generator does not use offset")."""
 FLOAT32 = ("--dtype", "float32")
 """vLLM would cast a float32 model to bfloat16. On a CPU without bfloat16 instructions, that makes prefill five times slower (docs/log.md)."""
 ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
@@ -149,7 +149,7 @@ class VllmModel(OpenAIModel):
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakValueDictionary()
-"""Open models by model and Python: a generator and a judge with the same model share its memory."""
+"""Open models, keyed by model and Python: a generator and a judge with the same model share one server."""
 
 
 def open_vllm(target: str) -> VllmModel:

@@ -31,7 +31,7 @@ class TextPart(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """One turn. Besides its text the engine gets only MESSAGE_FIELDS, and those only when retrieval is off."""
+    """One turn. Only its role and text are used; with retrieval off, the engine also gets its other MESSAGE_FIELDS."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -65,7 +65,7 @@ class AnswerOptions(RetrievalOptions):
 
 
 class ChatRetrieval(AnswerOptions):
-    """How to search for evidence; if `enabled` is false there is no search, and the messages go to the model with only their special tokens escaped."""
+    """How to search for evidence; if `enabled` is false, there is no search, and the model gets the messages with special tokens escaped."""
 
     enabled: bool = True
 
@@ -116,7 +116,7 @@ class ChatRequest(EngineFields):
         return last.text()
 
     def history(self) -> list[Message]:
-        """The non-empty turns of user and assistant before the last turn."""
+        """The non-empty user and assistant turns before the last turn."""
         turns = [turn for turn in self.messages[:-1] if turn.role in ("user", "assistant") and turn.text().strip()]
         return [Message("user" if turn.role == "user" else "assistant", turn.text()) for turn in turns]
 

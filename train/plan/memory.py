@@ -95,9 +95,9 @@ def memory_of(shape: Shape, launch: Launch, activations: float | None = None) ->
 
 @contextmanager
 def peak_bytes(device: str) -> Iterator[Callable[[], int]]:
-    """Yields a function that returns the peak size, in bytes, that the tensors created in the block have had so far.
+    """Yields a function that returns the peak total size so far, in bytes, of the tensors created in the block.
 
-    It is read from the allocator of a GPU; on other devices, it is counted, which is slow.
+    On a GPU, the allocator reports it; on other devices, every storage is tracked, which is slow.
     """
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()

@@ -1,7 +1,9 @@
 """`modegraph train selector --size hop`: trains the second hop of `hops` from indexes and their questions.
 
-Rows are the results of `hops` for each question, labelled by its gold documents. Trees are fitted on train, with early stopping on dev;
-the figures are measured on test. Legend: Q questions, P passages, C candidates, K ways (a bridge and an entity), X rows, n those to train on, F features."""
+Each row is a candidate passage of a question, alone or with a way to it, labelled by the question's gold documents. Trees are fitted on train, with
+early stopping on dev; the figures are measured on test.
+
+Legend: Q questions, P passages, C candidates, K ways (a bridge and an entity), X rows, n those to train on, F features."""
 
 from __future__ import annotations
 
@@ -81,7 +83,10 @@ def read_index(folder: Path, file: Path) -> TrainingIndex:
 
 
 def split_questions(questions: Sequence[Question]) -> dict[str, str]:
-    """The split of each question by id: that of the file or, if all are test (the default), by a hash of its text, a tenth each to dev and test."""
+    """The split of each question by id: as stated in the file or, if all are test (the default), chosen by a hash of the question's text.
+
+    By hash, a tenth of the questions goes to dev and a tenth to test.
+    """
     if {each.split for each in questions} != {"test"}:
         return {each.id: each.split for each in questions}
     shares = {each.id: int(content_id(each.text.casefold())[:8], 16) / 2**32 for each in questions}
@@ -106,7 +111,7 @@ def find_rows_by_split(training: TrainingIndex) -> dict[str, list[QuestionRows]]
     row_of = {source: row for row, source in enumerate(index.sources())}
     queries_QD = index.encode_queries([each.text for each in training.questions])
     pairs = zip(training.questions, queries_QD, strict=True)
-    for question, query_D in track(pairs, f"rows of questions of {training.name}", len(training.questions)):
+    for question, query_D in track(pairs, f"rows for the questions of {training.name}", len(training.questions)):
         gold = frozenset(row_of[source] for source in question.gold_sources if source in row_of)
         query = Query(question.text, query_D)
         search = search_hops(index, query)
@@ -116,9 +121,9 @@ def find_rows_by_split(training: TrainingIndex) -> dict[str, list[QuestionRows]]
 
 
 def labels(rows: HopRows, document_C: Ints, gold: frozenset[int]) -> tuple[Ints, NDArray[np.bool_]]:
-    """(labels int64[X], mask of the training rows bool[X]). The label is 1 for the first candidate of each gold document, without a way or with one from a
-    gold bridge.
+    """(labels int64[X], mask of the training rows bool[X]).
 
+    The label is 1 for rows of the first candidate of each gold document, if they have no way or one whose bridge is in a gold document.
     The other rows of gold documents (their other passages, and ways to them from other bridges) are not trained on.
     """
     gold_C = np.isin(document_C, list(gold))
@@ -143,7 +148,7 @@ def hop_examples(questions: Sequence[tuple[Index, QuestionRows]]) -> HopExamples
 
 
 TOP_DOCUMENTS = 5
-"""The number of first documents among which the figures, Recall@5 and all gold@5, count gold documents."""
+"""The number of top-ranked documents in which Recall@5 and all gold@5 look for gold documents."""
 TOP_PASSAGES = 100
 """The number of best passages that determine the first TOP_DOCUMENTS documents."""
 ABOUT = """Gradient-boosted trees that rerank the results of the mode `hops` and the passages that they lead to. Their features describe \
@@ -153,7 +158,7 @@ which were used for neither (their passages are in the same index)."""
 USE = """## Use
 
 `modegraph ask INDEX "question" --mode hops --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index made with the same encoder. \
-`hop.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
+`hop.safetensors` contains the trees as plain arrays; `selector.json` contains all settings and figures."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +176,7 @@ class HopGain:
 
 @dataclass(frozen=True)
 class HopRecord:
-    """The origin of a trained hop, and its figures. `questions` has the fingerprint of each file by its index's name."""
+    """The origin of a trained hop, and its figures. `questions` maps the name of each index to the fingerprint of its question file."""
 
     size: str
     questions: Mapping[str, str]
@@ -187,7 +192,7 @@ class HopRecord:
 
     @property
     def figures(self) -> dict[str, float]:
-        """Recall@5 of the test questions of each index, without and with the trees."""
+        """Recall@5 on the test questions of each index, without and with the trees."""
         before = {f"test Recall@5 before, {each.index}": each.recall_before for each in self.ranked}
         return before | {f"test Recall@5, {each.index}": each.recall for each in self.ranked}
 
@@ -260,8 +265,8 @@ def hop_card(record: HopRecord) -> str:
     facts = [
         ("encoder", record.encoder),
         *((f"fingerprint of the questions of {name}", fingerprint) for name, fingerprint in record.questions.items()),
-        *((f"questions of {split}", f"{count:,}") for split, count in record.question_counts.items()),
-        *((f"rows of {split}", f"{count:,}") for split, count in record.examples.items()),
+        *((f"{split} questions", f"{count:,}") for split, count in record.question_counts.items()),
+        *((f"{split} rows", f"{count:,}") for split, count in record.examples.items()),
         ("trees", record.trees),
         ("seconds of training", f"{record.train_seconds:.1f}"),
     ]
@@ -290,7 +295,7 @@ def hop_card(record: HopRecord) -> str:
         "---\nlibrary_name: modegraph\npipeline_tag: text-ranking\n---",
         "# A second hop for `hops`",
         ABOUT,
-        markdown_table(("what", "value"), facts),
+        markdown_table(("property", "value"), facts),
         "## Test",
         markdown_table(header, rows),
         "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",

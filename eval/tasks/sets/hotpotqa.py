@@ -1,4 +1,4 @@
-"""HotpotQA (Yang et al. 2018), distractor setting: two hops, ten paragraphs per question. 2WikiMultihopQA has the same form."""
+"""HotpotQA (Yang et al. 2018), distractor setting: two hops, ten paragraphs per question. 2WikiMultihopQA has the same format."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from graph.documents.questions import Question
 
 
 def read(row: Row) -> Item:
-    """The item in a row of hotpot_dev_distractor_v1.json, or of the hub's data, which has an object of two lists for each list of pairs."""
+    """The item in a row of hotpot_dev_distractor_v1.json, or of the hub's data, where an object of two lists replaces each list of pairs."""
     context, facts = row["context"], row["supporting_facts"]
     pairs = zip(context["title"], context["sentences"], strict=True) if isinstance(context, dict) else context
     documents = {title: paragraph(title, " ".join(s.strip() for s in sentences)) for title, sentences in pairs}

@@ -1,4 +1,4 @@
-"""QASPER (Dasigi et al. 2021): questions about whole papers; free, extractive, yes/no and unanswerable answers."""
+"""QASPER (Dasigi et al. 2021): questions about whole papers, some unanswerable; the other answers are free-form, extractive or yes/no."""
 
 from __future__ import annotations
 

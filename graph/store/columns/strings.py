@@ -1,4 +1,4 @@
-"""A column of texts, and lookups of ids. Legend: N rows, K known ids."""
+"""A column of texts, and lookups of ids. Legend: N ids to look up, K known ids."""
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -161,7 +161,7 @@ def test_intact_models_and_adapters_are_loaded(intact_model: Path, adapter: Path
 
 
 def test_weights_that_are_not_numbers_are_reported(intact_model: Path, tmp_path: Path) -> None:
-    """A diverged run may leave such weights: greedy decoding would repeat one token endlessly."""
+    """A diverged run may leave such weights, with which greedy decoding would repeat one token endlessly."""
     folder = shutil.copytree(intact_model, tmp_path / "copy")
     weights = load_file(folder / WEIGHTS)
     weights[LAYER][0, 0] = torch.nan

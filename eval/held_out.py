@@ -1,5 +1,5 @@
-"""Checks that held-out rows were not trained on: compares the prompts and questions of a measurement with the training data of its runs and of the runs
-that those started from."""
+"""Checks that held-out rows were not trained on: compares their prompts and questions with the training data of the measured runs and of the runs that
+these started from."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from train.run.record import read_run
 
 
 def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | ResponseRow], file: Path) -> None:
-    """UserError naming a row of `file` whose prompt or question is in the training data of one of `runs`, or of a run that one of them started from."""
+    """UserError if the prompt or question of a row is in the training data of one of `runs`, or of a run that one of them started from.
+
+    The message names the row and its `file`.
+    """
     first_run: dict[Path, str] = {}
     for run, data in training_data(runs):
         first_run.setdefault(data, str(run))
@@ -26,9 +29,9 @@ def check_held_out(runs: Sequence[Path], rows: Sequence[PreferenceRow | Response
 def check_unseen(
     training_folders: Sequence[tuple[str, Path]], rows: Sequence[PreferenceRow | ResponseRow], file: Path
 ) -> None:
-    """UserError naming a row of `file` whose prompt or question is in one of the training folders, each given as (name for messages, folder).
+    """UserError if the prompt or question of a row is in one of the training folders, each given as (name for messages, folder).
 
-    A folder without train.jsonl is reported and skipped.
+    The message names the row and its `file`. A folder without train.jsonl is reported and skipped.
     """
     prompts = {tuple(turn.content for turn in row.prompt): row.id for row in rows}
     questions = {(row.question_id, row.question): row.id for row in rows}

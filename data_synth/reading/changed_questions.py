@@ -49,11 +49,10 @@ _ALTERNATIVE = re.compile(r"(?<![Hh]ow )\b(" + "|".join(ALTERNATIVES) + r")\b")
 
 
 def changed_question(question: str, gold: str, passages: Sequence[str], rng: random.Random) -> str | None:
-    """The question with a name, number or word replaced by one that `gold`, the text that answers it, does not contain; None if there is no such
-    change, and for a choice ("… or …").
+    """The question with a name, number or word replaced by one that is not in `gold`, the text that answers it; None if there is no such replacement.
 
-    A new name comes from the passages, has as many words as the old one, and shares no word of three letters or more with the question or `gold`; a new word
-    is in none of the passages. Words are replaced in English questions only.
+    Also None for a question that offers a choice ("… or …"). A new name comes from the passages, has as many words as the old one, and shares no word of
+    three letters or more with the question or `gold`; a new word is in none of the passages. Words are replaced in English questions only.
 
     >>> passages = ["She met Bram Oakes in Rill.", "Later that year Adam Finch sailed to Tarn."]
     >>> changed_question("When did Bram Oakes arrive?", passages[0], passages, random.Random(0))
@@ -78,7 +77,7 @@ def changed_question(question: str, gold: str, passages: Sequence[str], rng: ran
 
 
 def _is_english(question: str) -> bool:
-    """Whether a question has more English function words than others: “war” and “son” are words of other languages, too.
+    """Whether a question has more English function words than foreign ones; “war” and “son” are words in other languages, too.
 
     >>> _is_english("Who won the war?"), _is_english("Was war die Brücke?"), _is_english("Wo ist Tarn?")
     (True, False, False)

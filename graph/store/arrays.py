@@ -4,8 +4,8 @@ A reader opens only files that the manifest names, so a concurrent build never d
 index with other contents has no folder of that name, so an index copied over this one does not change files that a reader has opened. The
 folder does not contain vectors, only their rows in the segments (graph/store/vectors.py).
 
-New vectors go into a new segment, and small segments are merged. The policy decides which segments are rewritten and which get an ANN index, so that
-there are few segments of each order of magnitude and few vectors outside ANN indexes.
+New vectors go into a new segment, and small segments are merged. `segments_to_merge` and `segments_to_index` decide which segments are rewritten and which
+get an ANN index, so that there are few segments of each order of magnitude and few vectors outside ANN indexes.
 Legend: N rows of a matrix, R rows of its concatenated segments, S segments, K segments that are not rewritten.
 """
 
@@ -151,7 +151,7 @@ def save_arrays(
 
     Fields are arrays (.npy), Strings (two .npy), CSR matrices (four .npy) or Vectors (their rows in the segments, .rows.npy). With a `base`,
     fields that are moved columns of that base are written as changes to it (.moved.npz, graph/store/columns/column_files.py), all others in full.
-    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of graph/store/arrays.py.
+    `facts` go into the manifest. `merge_factor`, `ann_rows` and `compact` are those of `save_vectors` and `with_ann`.
     """
     scratch = folder / f"arrays-{generation:06d}.partial"
     shutil.rmtree(scratch, ignore_errors=True)

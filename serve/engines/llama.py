@@ -94,7 +94,9 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
     """The checked spec of `target` with `adapters` (GGUF files or folders); UserError for a missing package or file, another format, or equal names."""
     if not is_installed():
         found = f"gguf:{target}: the package {PACKAGE} is not installed"
-        raise UserError(found, "llama.cpp, which it contains", "pip install 'modegraph[cpu]', or use hf: instead")
+        raise UserError(
+            found, "this package, which contains llama.cpp", "pip install 'modegraph[cpu]', or use hf: instead"
+        )
     if target in MODELS and not Path(target).exists():
         file, name = gguf_of(MODELS[target]), target
     else:
@@ -136,7 +138,7 @@ def _base_of(file: Path) -> tuple[Path, str] | None:
 
 
 class LlamaModel(OpenAIModel):
-    """A model of llama.cpp's server; `extra` is sent with each request. The server counts tokens."""
+    """A model behind llama.cpp's server; `extra` is sent with each request. The server counts tokens."""
 
     def __init__(self, name: str, url: str, key: str, served_as: str, extra: Mapping[str, Any]) -> None:
         super().__init__(name, url, key, served_as, SLOTS, REPLY_TIMEOUT_S, extra)

@@ -1,9 +1,9 @@
 """Admission control: limits on running and waiting requests; requests beyond them are answered with 429 before their body is read.
 
-The body of an admitted request is read here, within size and time limits; then the request waits for its turn. It is cancelled at any stage,
-together with its call to the model, when its client disconnects or, except at /v1/documents, after `request_timeout_s`. A full server refuses
-cheaply: from the first bytes of the request if they contain the request line, otherwise in the outermost middleware. A request whose
-length is ambiguous is refused, since a proxy in front of this server could parse it differently."""
+The body of an admitted request is read here, within size and time limits; then the request waits for its turn. It is cancelled, together with its
+call to the model, when its client disconnects or, except at /v1/documents, `request_timeout_s` after its body has arrived. A full
+server refuses requests at little cost: on receipt of the first bytes if these contain the request line, otherwise in the outermost middleware. A request
+whose length is ambiguous is refused, since a proxy in front of this server could parse it differently."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AdmissionMiddleware:
         metrics.running.set_function(lambda: sum(slots.running for slots in slot_pools))
 
     def is_full(self, method: str, path: str) -> bool:
-        """Whether a request with this method and path would be refused, since all slots, for running and for waiting requests, are taken."""
+        """Whether a request with this method and path would be refused because all slots, for running and for waiting requests, are taken."""
         slots = self._slots_for(method, path)
         return is_limited_path(path) and slots.admitted >= slots.limit
 
@@ -85,7 +85,7 @@ class AdmissionMiddleware:
                 error = ApiError(504, "too_long", f"no complete answer within {self._settings.request_timeout_s:g} s")
         except asyncio.CancelledError:
             # uvicorn cancels running requests when the grace period of a stopping server ends.
-            message = "the server is stopping before the answer is complete"
+            message = "the server is stopping; the answer was not completed"
             error = ApiError(503, "stopping", message, headers={"Retry-After": "5"})
         try:
             if not work.done() and not response.complete:
@@ -189,12 +189,15 @@ MAX_LINE_BYTES = 1024
 
 
 class OverflowMiddleware:
-    """The outermost ASGI middleware: answers with 429 while the server is full. `answer` is the complete HTTP response to a refused request."""
+    """The outermost ASGI middleware: answers requests for limited paths with 429 while the server is full.
+
+    `answer` is the complete HTTP response to a refused request.
+    """
 
     def __init__(self, app: ASGIApp, admission: AdmissionMiddleware, metrics: Metrics) -> None:
         self.app = app
         self._admission = admission
-        message = "the server has reached its limit of requests; try again soon"
+        message = "the server has reached its request limit; try again soon"
         full = ApiError(429, "full", message, headers={"Retry-After": str(RETRY_AFTER_S), "Connection": "close"})
         response = error_response(full)
         headers = b"".join(name + b": " + value + b"\r\n" for name, value in response.raw_headers)
@@ -221,7 +224,7 @@ class OverflowMiddleware:
 
 
 class FramingMiddleware:
-    """ASGI middleware: 400 and a closed connection for Content-Length together with Transfer-Encoding, and for Transfer-Encoding in HTTP/1.0."""
+    """Answers 400 and closes the connection for a request with both Content-Length and Transfer-Encoding, or with Transfer-Encoding in HTTP/1.0."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -30,7 +30,7 @@ def incidence(seed: int, propositions: int = 12, hubs: int = 7) -> sp.csr_array:
 
 
 def slow_structural(incidence_NB: sp.csr_array) -> np.ndarray:
-    """Eq. 5 entry by entry in float64."""
+    """T_s (ToPG Eq. 5), computed entry by entry in float64."""
     A = incidence_NB.toarray().astype(float)
     N, B = A.shape
     T = np.zeros((N, N))
@@ -130,7 +130,7 @@ def stationary(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float)
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("damping", [0.0, 0.3, 0.85, 0.9, 0.95, 0.97, MAX_DAMPING])
 def test_walks_converge_at_every_allowed_damping(graph: str, damping: float) -> None:
-    """Both kinds of walk agree with numpy.linalg.solve within TOLERANCE and float32's rounding, summed over all vertices."""
+    """For both kinds of walk, the differences from numpy.linalg.solve, summed over all vertices, are below TOLERANCE plus float32 rounding."""
     T = GRAPHS[graph]
     size, seeds = T.shape[0], [0, 7]
     tolerance = TOLERANCE + 3e-7 / (1 - damping)

@@ -78,7 +78,7 @@ def test_texts_are_read_from_documents_and_from_preference_data(texts: Path, dat
     assert sorted(read_texts(texts)) == sorted(TEXTS)
     prompts = read_texts(data)
     assert len(prompts) == len(set(prompts)) == 10, (
-        "each of the 10 prompts should be read once, also the one that occurs three times"
+        "each of the 10 prompts should be read once, including the one that occurs three times"
     )
     assert all("Question: Where does" in prompt for prompt in prompts)
 

@@ -1,8 +1,8 @@
-"""Training on K responses to a prompt with transformers' Trainer: batches, loss, logging, and samples of the policy.
+"""Training with transformers' Trainer on K responses per prompt: batches, loss, logging, and samples of the policy.
 
-The Trainer provides schedules, accumulation, precision, several processes and checkpoints; a batch here is a list of response groups,
-which `logps_of` lays out and scores. Every `sample_steps` steps, greedy answers to a few dev prompts are measured for length and repetition,
-which no loss shows."""
+The Trainer provides learning-rate schedules, gradient accumulation, mixed precision, multi-process training and checkpoints; a batch here is a list of
+response groups, which `logps_of` lays out and scores. Every `sample_steps` steps, greedy answers to a few dev prompts are measured for length and
+repetition, which the loss does not reveal."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GRAM_TOKENS = 4
 class GenerationCallback(TrainerCallback):  # type: ignore[misc]
     """Every `every_steps` steps, answers the first dev prompts and passes figures of the answers to `note`.
 
-    An answer has at most twice the tokens of the longest dev response, within `max_length_tokens`.
+    An answer has at most twice as many tokens as the longest dev response; prompt and answer together have at most `max_length_tokens`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class GenerationCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def generation_figures(answers: Sequence[TokenIds], end_id: int) -> dict[str, float]:
-    """Mean tokens of an answer, including its end token; the share of answers without one; the mean share of repeated 4-grams."""
+    """Mean number of tokens per answer, including the end token; the share of answers without an end token; the mean share of repeated 4-grams."""
     return {
         "generation/tokens": fmean(len(answer) for answer in answers),
         "generation/cut_share": fmean(answer[-1] != end_id for answer in answers),
@@ -119,7 +119,7 @@ class ResponseGroupTrainer(GroupTrainer):
         return output
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Add the means of the figures of all processes since the last row to the log of a training step."""
+        """To the log of a training step, add the means of the figures noted since the last row, over all processes."""
         if "loss" in logs:
             logs = {**logs, **mean_figures(gather_object(self._figures))}
             self._figures = []

@@ -10,5 +10,5 @@ TASK = Task(
     metrics=("em", "f1", "answer_in_context", "recall@5", "all_gold@5"),
     get="examples/ from a clone of the repository",
     read=read_native,
-    gold="the documents of the evidence",
+    gold="the documents that contain the evidence",
 )

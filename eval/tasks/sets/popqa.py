@@ -20,7 +20,7 @@ TASK = Task(
     size="14,267 questions",
     licence="MIT",
     metrics=("em", "f1", "contains"),
-    get="the hub's akariasai/PopQA (--source hub), or its test split saved as .jsonl",
+    get="the test split of akariasai/PopQA on the hub, saved as .jsonl",
     read=read,
     hub=HubSet("akariasai/PopQA", None, "test", read),
 )

@@ -74,7 +74,7 @@ def _open(spec: str) -> ScoreTexts:
         raise UserError(found, expected, "name another reranker") from None
     if model.num_labels != 1:
         found = f"reranker {spec!r}: {model.num_labels} labels"
-        raise UserError(found, "a cross-encoder with one score", "name another reranker")
+        raise UserError(found, "a cross-encoder with a single output", "name another reranker")
 
     def score(question: str, texts: Sequence[str]) -> Floats:
         pairs = [(question, text) for text in texts]

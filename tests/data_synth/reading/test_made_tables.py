@@ -1,4 +1,4 @@
-"""Made-up tables: every answer is recomputed from the table's text."""
+"""Made-up tables: questions and answers are checked against the tables' text."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def table_of(passage: Excerpt) -> tuple[list[str], list[list[str]]]:
 
 
 def size(cell: str) -> float | None:
-    """The number at the start of a cell (for a time, its minutes); None for words and dates."""
+    """The number at the start of a cell (for a time, the minutes since midnight); None for words and dates."""
     match = re.fullmatch(r"([\d,]+(?:\.\d+)?)(?::(\d\d))?(?: (?!.*\d)\S+)?", cell)
     return float(match[1].replace(",", "")) * (60 if match[2] else 1) + float(match[2] or 0) if match else None
 
@@ -54,7 +54,7 @@ def test_the_answer_of_a_cell_question_is_in_the_row_that_it_names() -> None:
 
 
 def test_a_question_that_another_document_may_answer_names_its_document() -> None:
-    """Many documents may contain a course, a month and the like, or the largest of something; an invented name is in one document only."""
+    """The same course or month may occur in many documents, and any table may have a largest number; an invented name occurs in one document only."""
     named = 0
     for question in of_kind("cell", "row", "largest"):
         passage = TABLES.passages[question.gold_ids[0]]
@@ -76,7 +76,7 @@ def test_a_row_question_names_a_cell_that_only_this_row_has() -> None:
 
 
 def numbers_by_column(rows: list[list[str]]) -> list[list[float]]:
-    """For each column that contains only numbers: its numbers, row by row."""
+    """For each column after the first that contains only numbers: its numbers, row by row."""
     columns = ([size(cell) for cell in column] for column in zip(*(row[1:] for row in rows), strict=True))
     return [[number for number in column if number is not None] for column in columns if None not in column]
 

@@ -58,7 +58,7 @@ class ForkServer:
         )
 
     def run(self, folder: Path, event: str = "", nth: int = 0, kill_after_s: float | None = None) -> bool:
-        """Run an indexer and return whether it was killed. Asserts that it made no call that was already in the ledger."""
+        """Run an indexer, assert that it made no call that was already in the ledger, and return whether it was killed."""
         completed = stored_replies(folder)
         self.server.requests.clear()
         assert self._process.stdin and self._process.stdout

@@ -1,4 +1,4 @@
-"""What happens to a running server: the engine fails, clients disconnect, the index changes, the process is stopped."""
+"""A running server when its engine fails, clients disconnect, the index changes or the process is stopped."""
 
 import asyncio
 import json
@@ -182,7 +182,7 @@ def test_a_stream_that_exceeds_its_time_limit_ends_with_an_error(stack: Stack, r
 
 @contextmanager
 def engine_that_closes_a_connection() -> Iterator[tuple[str, list[int]]]:
-    """The address of an engine, and the number of chat requests on each connection; it closes the first one at its second request, without an answer."""
+    """The address of an engine and its number of chat requests per connection; the second request on the first connection closes that connection unanswered."""
     body = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     counts: list[int] = []

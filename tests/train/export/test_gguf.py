@@ -1,4 +1,4 @@
-"""A run exported as a GGUF file and read back gives the run's logits, tokens and template; models that cannot be exported are refused by name."""
+"""A run exported as a GGUF file and read back gives the run's logits, tokens and template; the error for an unsupported model names its architecture."""
 
 import json
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ def gap_and_agreement(ours: Any, theirs: Any, tokenizer: Any, questions: int = 4
 
 @pytest.mark.parametrize(("kind", "gap"), [("f16", 1e-3), ("bf16", 5e-3), ("q8_0", 0.05)])
 def test_a_file_read_back_matches_the_run(kind: GgufType, gap: float, run: Path, base: Path, tmp_path: Path) -> None:
-    """Read back by transformers: the logits, tokens and template of the merged run; the logits are far from the base's."""
+    """transformers reads back the run's logits, tokens and template; the base model's logits are far from those of the file."""
     model, tokenizer = load_policy(str(run))
     write_gguf(merged_model(run, "float32"), tokenizer, tmp_path / "model.gguf", kind, "run")
     theirs, their_tokenizer = read_gguf(tmp_path / "model.gguf", torch.float32)

@@ -105,5 +105,5 @@ def test_an_invalid_reranker_is_reported(isles: Index, tmp_path: Path) -> None:
         retrieve(isles, QUESTION, RetrieveSettings(reranker="/nowhere"))
     with pytest.raises(UserError, match="cannot be loaded"):
         open_reranker(str(tmp_path))
-    with pytest.raises(UserError, match=r"3 labels\. Expected a cross-encoder with one score"):
+    with pytest.raises(UserError, match=r"3 labels\. Expected a cross-encoder with a single output"):
         open_reranker(str(make_cross_encoder(tmp_path / "three", labels=3)))

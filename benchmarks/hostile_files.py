@@ -50,7 +50,7 @@ def soup(rng: Random, size: int) -> bytes:
 
 
 def corrupt(make: Make) -> Make:
-    """A maker of the files of `make` with random bytes changed, and sometimes truncated."""
+    """A maker that changes random bytes of the files that `make` makes, and sometimes truncates them."""
 
     def make_corrupted(rng: Random, size: int) -> bytes:
         data = bytearray(make(rng, size))

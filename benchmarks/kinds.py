@@ -173,7 +173,7 @@ def recalls(
 def measure(
     name: str, data: Path, folder: Path, max_questions: int, encoder: str
 ) -> tuple[dict[str, float | str], list[Check]]:
-    """The figures of a kind; and checks that the default mode is at most MAX_BELOW worse than the best simple mode, and at most
+    """The figures of a kind, and checks that the default mode is at most MAX_BELOW worse than the best simple mode, and at most
     MAX_BELOW_PLAIN worse than itself without its trained hop.
     """
     source, make_corpus = SETS[name]

@@ -151,7 +151,7 @@ def run_tasks(person: Person, folder: Path) -> None:
 
 @contextmanager
 def serve_new_index(index: Path, model: str) -> Iterator[tuple[str, float]]:
-    """Run `modegraph serve` on a new index; yields its address and the seconds until it was ready."""
+    """Run `modegraph serve` on a new index; yield the server's address and the seconds until it was ready."""
     started = time.perf_counter()
     with serving(index, "--writable", "--model", model) as (url, _):
         yield url, time.perf_counter() - started

@@ -211,7 +211,7 @@ def interval(sorted_values: Sequence[float]) -> tuple[float, float]:
 
 
 def write_keys(file: Path) -> dict[str, str]:
-    """Write a key for the collection `public`, and two keys for some of its documents only; returns each key's text by name."""
+    """Write a key for the collection `public`, and two keys for some of its documents only; return each key's text by name."""
     rights = {"collection": (), "label": ("source=corrow*",), OTHER_KEY: ("source=ferry*",)}
     keys_by_name = {
         name: make_key(name, scopes=("read",), collections=("public",), where=where) for name, where in rights.items()
@@ -236,7 +236,7 @@ def send_feedback(client: httpx2.Client, key: str) -> None:
 
 @contextmanager
 def discarding_collector() -> Iterator[str]:
-    """Run an OpenTelemetry collector that discards all spans; yields its address."""
+    """Run an OpenTelemetry collector that discards all spans; yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -245,7 +245,7 @@ async def run_all(target: Engine, bodies: Sequence[dict[str, Any]]) -> float:
 
 @asynccontextmanager
 async def engine(model: Path | None, scratch: Path) -> AsyncIterator[Engine]:
-    """Start vLLM if MODEGRAPH_VLLM_PYTHON names its Python, else the stub; yields the engine once it is ready."""
+    """Start vLLM if MODEGRAPH_VLLM_PYTHON names its Python, else the stub; yield the engine once it is ready."""
     if PYTHON:
         folder = model or tiny_model(scratch / "tiny")
         extra = ("--enforce-eager", "--no-enable-prefix-caching", f"--max-num-seqs={CONCURRENT}")
@@ -275,7 +275,7 @@ async def server(index: Path, bare: Engine) -> AsyncIterator[tuple[Engine, "subp
 def serving(
     *words: object, key: str = "none", ready: str = "/ready"
 ) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """Run `modegraph serve` with these arguments on a free port; yields its address and its process once it is ready."""
+    """Run `modegraph serve` with these arguments on a free port; yield the server's address and process once it is ready."""
     url = f"http://127.0.0.1:{free_port()}"
     command = ["-m", "modegraph", "serve", *map(str, words), "--port", url.rpartition(":")[2]]
     with running(command, key, f"{url}{ready}") as process:

@@ -104,7 +104,7 @@ def read_as_index(numbers: Sequence[int], seed: int) -> list[ReadResult]:
 
 
 async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[list[ReadResult], list[float]]:
-    """Upload every file, CONCURRENT_UPLOADS at a time, while chat requests run; the result of each file and the seconds of each chat request."""
+    """Upload every file, CONCURRENT_UPLOADS at a time, while chat requests run; return the result of each file and the seconds of each chat request."""
     (scratch / "one.md").write_text("# Tides\n\nHigh tide is at noon.", encoding="utf-8")
     run_modegraph("index", scratch / "one.md", "--out", scratch / "index")
     port = free_port()

@@ -118,7 +118,7 @@ def planted_answers(folder: Path, limit: int) -> Iterator[PlantedAnswer]:
 
 
 def planted_answer(row: Mapping[str, Any], corpus: Mapping[str, Mapping[str, Any]]) -> PlantedAnswer | None:
-    """The answer to one question; None without supporting sentences, or if in no other passage the one sentence that is tried could be broken."""
+    """The answer to one question; None if there are no supporting sentences, or if none of the sentences tried, one per other passage, could be broken."""
     rng, passages = random.Random(row["id"]), [corpus[passage] for passage in row["context_ids"]]
     excerpts = tuple(excerpt_of(passage["id"], passage["title"], passage["text"]) for passage in passages)
     number_of = {passage["id"]: number for number, passage in enumerate(passages, start=1)}

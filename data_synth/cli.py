@@ -70,7 +70,7 @@ Beside = Annotated[
     option(
         "FOLDER",
         INPUT,
-        "Relevance data to train on as well. A question keeps the split it has there; a proposition of another split there is left out here. Repeatable.",
+        "Relevance data to train on as well. Questions keep their split there; propositions that have another split there are left out. Repeatable.",
     ),
 ]
 SplitBy = Annotated[

@@ -237,7 +237,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         max_context_tokens: MaxContextTokens = None,
         max_answer_tokens: MaxAnswerTokens = 256,
     ) -> None:
-        """Sample K responses from a model to each prompt, and score them.
+        """Sample K responses to each prompt from a model, and score them.
 
         Rewards are stored by component; --judge adds the judge's marks as another component. Prompts contain 1 to --top-k passages, or
         --context-size; responses cut off at --max-answer-tokens are left out; --limit samples questions by the seed.

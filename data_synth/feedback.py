@@ -82,7 +82,7 @@ EQUAL_ANSWERS = "two answers in the same words"
 NO_COUNTERPART = "a vote on a question for which readers favour no answer or reject none"
 DISPUTED = "answers on which readers are evenly divided"
 READER_MODEL = "a reader"
-"""The name in place of a model for an answer that a reader wrote."""
+"""Used in place of a model's name for an answer that a reader wrote."""
 
 
 @dataclass(frozen=True)

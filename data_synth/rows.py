@@ -87,8 +87,9 @@ class PreferenceRow:
     """One pair (GraphMPA §3.2, Eq. 7): a prompt with a context of `context_size` excerpts, and two answers to it.
 
     `gold_in_context` is the share of the gold documents that the context quotes; `hard_negative` is the kind of hard negative
-    on the rejected side ("" if that side is the gold answer alone, as in the paper); `reasoner` names the writer of the reasoning (a model, rules or a reader),
-    and `support` is the similarity of its sentences to the context (data_synth/preferences/support.py; None if it was not measured).
+    on the rejected side ("" if that side is the gold answer alone, as in the paper, or an answer without reasoning that readers found worse);
+    `reasoner` names the writer of the reasoning (a model, rules or a reader), and `support` is the similarity of the reasoning's sentences
+    to the context (data_synth/preferences/support.py; None if it was not measured).
     """
 
     id: str
@@ -143,8 +144,8 @@ class Sampling:
 class ResponseRow:
     """One prompt and K responses of one policy, with their rewards by component, before weighting.
 
-    The responses are distinct, unless `sampling.as_drawn`; `cut` has the numbers (from 0) of those that were cut at the token limit, which are
-    learned without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the name of the
+    The responses are distinct, unless `sampling.as_drawn`; `cut` contains the numbers (from 0) of those that were cut at the token limit;
+    they are trained on without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the name of the
     model that wrote them.
     """
 
@@ -165,7 +166,7 @@ class ResponseRow:
 
 
 def split_files(folder: Path, extension: str = "jsonl") -> list[Path]:
-    """The files of a folder that hold its splits train, dev and test, with this extension; a missing file is left out."""
+    """The files of a folder that contain its splits train, dev and test, with this extension; a missing file is left out."""
     return [file for split in SPLITS if (file := folder / f"{split}.{extension}").is_file()]
 
 

@@ -158,7 +158,7 @@ def _show_report(out: Path, report: "BuildReport") -> None:
 def _follow(
     out: Path, watched: "WatchedFolder", limits: "Limits", open_model: "OpenModel", strict: bool, as_json: bool
 ) -> None:
-    """Update the index whenever the folder changes, and print each edit; exits with status 1 in the cases of `_exit_if_quarantined` and `_exit_if_skipped`."""
+    """Update the index whenever the folder changes, and print each edit; exit with status 1 in the cases of `_exit_if_quarantined` and `_exit_if_skipped`."""
     from functools import cache
 
     from graph.build.watch import follow
@@ -242,7 +242,7 @@ def _show_plan(out: Path, plan: "BuildPlan") -> None:
 
 
 def status_command(index: IndexFolder, as_json: AsJson = False) -> None:
-    """Show what an index holds, its size, and whether the last run finished."""
+    """Show what an index contains, its size, and whether the last run finished."""
     from graph.build.lifecycle import index_status
     from graph.store.sqlite import SQLITE_FILE
 

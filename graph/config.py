@@ -81,7 +81,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
         return {}
     if not isinstance(values, dict):
         contents = "a list" if isinstance(values, list) else f"only the value {values!r:.80}"
-        raise UserError(f"{file}: holds {contents}", "a mapping of settings", "write `key: value` lines")
+        raise UserError(f"{file}: contains {contents}", "a mapping of settings", "write `key: value` lines")
     return values
 
 

@@ -65,13 +65,13 @@ class ModelUnavailable(Unavailable):
 
 
 def unreadable(file: Path, problem: OSError, expected: str) -> UserError:
-    """The error for a file that cannot be read: it is missing, is a folder, has a file as a parent, or has permissions that forbid it."""
+    """The error for a file that cannot be read: it is missing, is a folder, has a file as a parent, or has permissions that forbid reading."""
     above = next((parent for parent in file.parents if parent.is_file()), None)
     if above is not None:
         remedy = f"put it into a folder as {file.name}, and give that folder"
         if above.name == file.name:
             remedy = f"give {above.parent}"
-        return UserError(f"{above}: a file", f"a folder that holds {file.name}", remedy)
+        return UserError(f"{above}: a file", f"a folder that contains {file.name}", remedy)
     if file.is_dir():
         return UserError(f"{file}: a folder", expected, "name a file in it")
     if isinstance(problem, FileNotFoundError):
@@ -133,7 +133,7 @@ def redacted(value: Any) -> Any:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting, a field or a variable of this name holds a secret.
+    """Whether the value of a setting, a field or a variable of this name is a secret.
 
     >>> is_secret("api_key"), is_secret("HF_TOKEN"), is_secret("max_answer_tokens"), is_secret("key_file_name")
     (True, True, False, False)

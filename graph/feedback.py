@@ -181,7 +181,7 @@ class FeedbackFile:
         return self._read("WHERE user = ?", (user,))
 
     def delete_user(self, user: str) -> int:
-        """Delete all entries of a user; returns how many there were."""
+        """Delete all entries of a user and return how many there were."""
         if not self._file.exists():
             return 0
         with open_feedback_file(self._file, "rw") as database, database:
@@ -244,7 +244,7 @@ def convert_format_1(database: sqlite3.Connection) -> None:
 
 
 class FeedbackDatabase:
-    """The feedback on the index in `folder`, stored in a table of its database that holds about `max_bytes` at most; methods and errors as in `FeedbackFile`.
+    """The feedback on the index in `folder`, stored in a table of about `max_bytes` at most in its database; methods and errors as in `FeedbackFile`.
 
     Every method raises Unavailable while the database is down.
     """

@@ -39,7 +39,7 @@ def origin(statement: str | None) -> dict[str, Any]:
 
 
 def file_citation(mark: Mark, excerpt: Excerpt, base: str, statement: str | None = None) -> dict[str, Any]:
-    """A citation as OpenAI annotates the text of a response: `index` is where its [n] begins; the file is the document.
+    """A citation as OpenAI's annotation of a response's text: `index` is where its [n] begins; the file is the document.
 
     Besides OpenAI's fields, `end_index` is where the [n] ends; `title` and `text` are the passage's, and `url` opens it. An attributed
     citation names its `statement`, the sentence of the answer; `index` and `end_index` are both the end of that sentence.
@@ -51,7 +51,7 @@ def file_citation(mark: Mark, excerpt: Excerpt, base: str, statement: str | None
 
 
 def url_citation(mark: Mark, excerpt: Excerpt, base: str) -> dict[str, Any]:
-    """A citation as OpenAI annotates the text of a chat completion: `start_index` to `end_index` are the characters of its [n]."""
+    """A citation as OpenAI's annotation of a chat completion's text: `start_index` to `end_index` are the characters of its [n]."""
     location = {"start_index": mark.start, "end_index": mark.end}
     fields = {**location, "title": excerpt.title or excerpt.source, "url": passage_url(base, excerpt)}
     return {"type": "url_citation", "url_citation": fields}

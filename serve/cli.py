@@ -250,7 +250,7 @@ class BackgroundModel:
         return self._opening.result().name if self._opening.done() else self._spec
 
     def wait(self) -> None:
-        """Wait until the model is open; raises the error if opening it failed."""
+        """Wait until the model is open; raise the error if opening it failed."""
         self._opening.result()
 
     def count_tokens(self, text: str) -> int:

@@ -42,7 +42,7 @@ Adapters = Annotated[
         "Serve a LoRA adapter as a separate model; NAME alone for an adapter of the openai: server. Repeatable.",
     ),
 ]
-VllmPython = Annotated[str, option("FILE", MODEL, "Python of vLLM's environment, if that is not this one.")]
+VllmPython = Annotated[str, option("FILE", MODEL, "Python of the environment that has vLLM, if not this one.")]
 VllmArguments = Annotated[
     list[str] | None,
     option("--vllm-arg ARG", MODEL, "Argument to pass to vLLM: --vllm-arg=--max-model-len=4096. Repeatable."),
@@ -181,7 +181,7 @@ def settings_of(
 def open_services(
     indexes: Sequence[Path], backend: "ChatBackend", settings: "ServerSettings", warm: bool = True
 ) -> "Services":
-    """The services for the indexes; first prepares their encoders for questions."""
+    """The services for the indexes, after preparing their encoders for questions."""
     from graph.index.index import open_index
     from graph.models.encoder import prepare_for_questions
     from serve.app import make_services
@@ -206,7 +206,7 @@ def check_index(index: Path, writable: bool) -> None:
 
 
 def computes_here(model: str | None, verifier: str) -> bool:
-    """Whether the model or the verifier runs on torch in this process: its SPEC names hf:, or torch is the fastest library installed. Imports no torch."""
+    """Whether the model or the verifier runs on torch in this process: its SPEC names hf:, or torch is the fastest library installed. Torch is not imported."""
     from graph.answer import model_verifier
     from serve import engines
 
@@ -281,5 +281,5 @@ def register_mcp(app: typer.Typer) -> None:
             )
             server_of(build_app(services, only_mcp=True), services).run()
         else:
-            say(f"modegraph: ready for one MCP client of {folders}, on standard input and output")
+            say(f"modegraph: ready to serve {folders} to one MCP client, on standard input and output")
             serve_stdio(services)

@@ -1,8 +1,8 @@
 """The call ledger: a language model that stores every call that finished with "stop", and never repeats it.
 
 Rows are in one SQLite file, or in the index's database. A row is committed when the call returns, so a crash loses only calls in progress. A
-row holds a hash of its content: a row that was altered is dropped, and its call is made again. If the ledger of an index is damaged, it is
-renamed, and its intact rows are copied to a new one (graph/store/ledger_file.py). A row also holds the duration of its call, so that a replay
+row contains a hash of its content: a row that was altered is dropped, and its call is made again. If the ledger of an index is damaged, it is
+renamed, and its intact rows are copied to a new one (graph/store/ledger_file.py). A row also contains the duration of its call, so that a replay
 counts the time of the original call."""
 
 from __future__ import annotations
@@ -231,7 +231,7 @@ class Ledger:
         return _CachedCall(Completion(text, "stop", prompt_tokens, completion_tokens), microseconds / 1e6)
 
     def _store(self, key: str, completion: Completion, seconds: float) -> _CachedCall:
-        """Commit a call that finished with "stop", unless an equal call is stored; returns the stored completion, if there is one, with this call's time."""
+        """Commit a call that finished with "stop", unless an equal call is stored; return the stored completion, if there is one, with this call's time."""
         if completion.finish_reason != "stop":
             return _CachedCall(completion, seconds)
         fields = (key, self.name, completion.text, completion.prompt_tokens, completion.completion_tokens)

@@ -62,7 +62,7 @@ def answer_from(
 ) -> Answer:
     """Answer the query of `evidence` from its best `top_k` excerpts, which may have at most `max_context_tokens` of the model's tokens in total.
 
-    With `drop_unsupported`, sentences that `verifier` finds unsupported are left out of the answer, as in `cite`; `unsupported` gives the
+    With `drop_unsupported`, sentences that `verifier` finds unsupported are left out, as in `cite`; `unsupported` gives the
     positions where they would have been.
     """
     started = time.perf_counter()

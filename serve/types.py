@@ -7,7 +7,7 @@ from graph.types import LanguageModel
 
 
 class Engine(LanguageModel, Protocol):
-    """A language model with a preferred batch size (1 for a server, more for a local model) and the number of concurrent calls that it accepts."""
+    """A language model with a preferred batch size (1 for a server, more for a local model) and a limit on concurrent calls."""
 
     @property
     def batch_size(self) -> int: ...
@@ -17,7 +17,7 @@ class Engine(LanguageModel, Protocol):
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of one part of an answer: calls to the language model, their tokens, and the seconds that the part took, including those of encoder and model.
+    """The cost of one part of an answer: calls to the language model, their tokens, and the seconds that the part took, encoder and model included.
 
     `replayed` is how many of the calls were answered from a ledger; their original tokens and time are included.
     """

@@ -65,7 +65,7 @@ def document(source: str, version: int) -> Document:
 
 
 def in_process(work: Callable[[], object], kill_after_s: float | None = None, at_commit: int = 0) -> bool:
-    """Do the work in a child process, optionally killed after `kill_after_s` seconds or after its `at_commit`-th commit; returns whether it was killed."""
+    """Do the work in a child process, optionally killed after `kill_after_s` seconds or after its `at_commit`-th commit; return whether it was killed."""
     child = os.fork()
     if child == 0:
         _run_and_exit(partial(_edit, work, at_commit))
@@ -124,7 +124,7 @@ def _kill_at(commit: int) -> None:
 
 
 def read_continuously(folder: Path, notes: Path, writer: int) -> None:
-    """Open and check every new generation, and the OLD_GENERATIONS before it, until the writer ends; raises at the first problem."""
+    """Open and check every new generation, and the OLD_GENERATIONS before it, until the writer ends; raise an error at the first problem."""
     opened: list[tuple[Index, State]] = []
     generations: set[int] = set()
     while os.getppid() == writer:
@@ -160,7 +160,7 @@ def _state_of(index: Index) -> State:
 
 
 def run_edits(scratch: Path, edits: int, seed: int) -> dict[str, float | str]:
-    """Make all edits while a reader runs, then compare the index with one built from scratch; returns the figures."""
+    """Make all edits while a reader runs, then compare the index with one built from scratch; return the figures."""
     folder, notes, rng = scratch / "index", scratch / "notes", random.Random(seed)
     notes.mkdir()
     state: State = {f"d{number}": 10_000 for number in range(INITIAL_DOCUMENTS)}

@@ -117,13 +117,13 @@ def start(study: Path) -> subprocess.Popen[bytes]:
 
 
 def run_to_its_end(study: Path) -> None:
-    """Run the study to its end; exits with the study's log if it fails."""
+    """Run the study to its end; exit with the study's log if it fails."""
     if start(study).wait():
         sys.exit((study.parent / "log.txt").read_text(encoding="utf-8"))
 
 
 def run_with_kills(study: Path, waits: Iterator[float]) -> list[str]:
-    """Start the study once for each of `waits` and kill it after that many seconds, then run it to its end; returns the steps that the kills interrupted."""
+    """Start the study once for each of `waits` and kill it after that many seconds, then run it to its end; return the steps that the kills interrupted."""
     interrupted = []
     for wait in waits:
         running = start(study)

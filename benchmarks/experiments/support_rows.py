@@ -261,9 +261,9 @@ def chat_of(row: SupportRow) -> tuple[Message, ...]:
 
 
 def calibrate(judged: Path, max_marked: float) -> Calibration:
-    """The calibration by the sets that `judge` wrote: a logistic regression on the log-odds (Platt 1999), all sets with the same total weight; the median of
-    the thresholds that mark the share `max_marked` of each set's supported sentences; for claims with a question, the offset at which that threshold marks
-    the same share of them. Prints what each set's others would have chosen for it."""
+    """Return the calibration from the sets that `judge` wrote; print, for each set, its AUC and the shares marked at the median threshold of the other sets.
+    The calibration is a logistic regression on the log-odds (Platt 1999), all sets with the same total weight; the median of the thresholds that mark the
+    share `max_marked` of each set's supported sentences; and for claims with a question, the offset at which that threshold marks the same share of them."""
     tables = {
         file.stem: np.array([(row["odds"], row["supported"]) for _, row in read_jsonl(file)])
         for file in sorted(judged.glob("*.jsonl"))
@@ -284,7 +284,7 @@ def calibrate(judged: Path, max_marked: float) -> Calibration:
     )
     scale, offset = -float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
     bound = float(np.median(list(bounds.values())))
-    print(f"5 % bounds: {bounds}, with a question {with_question:.2f}")
+    print(f"bounds: {bounds}, with a question {with_question:.2f}")
     return Calibration(
         scale=round(scale, 4),
         offset=round(offset, 4),

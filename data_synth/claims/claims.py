@@ -191,7 +191,7 @@ CLAIMS: Form[ClaimRow] = Form(
     name="claims",
     title="Sentences that a passage supports, and falsified ones",
     about=(
-        "Sentences of passages, restated (`supported`: true; `kind`: how), and the same sentences with one thing changed so that "
+        "Sentences of passages, restated (`supported`: true; `kind`: how), and the same sentences with one change, so that "
         "the passage no longer supports them (`supported`: false; `kind`: a name, a number, a negation, two roles swapped, an opposite). "
         "Both are made by rules, without a model. All claims of a document are in one split. Train a verifier on them: `modegraph train verifier`."
     ),

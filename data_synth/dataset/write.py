@@ -1,6 +1,6 @@
 """The last step of the commands that make training data: rows shown as a preview, or written to a folder with a dataset card and a summary.
 
-The folder holds {train,dev,test}.jsonl, the same rows as .parquet files, summary.json and the dataset card. Rows are streamed to a folder of
+The folder contains {train,dev,test}.jsonl, the same rows as .parquet files, summary.json and the dataset card. Rows are streamed to a folder of
 unfinished files, which are moved into place when all are complete, `summary.json` last: it also marks the folder as a modegraph dataset. The
 statistics of the rows, and of dropped ones, are counted while the rows are streamed.
 """
@@ -207,7 +207,7 @@ def check_folder(folder: Path) -> None:
     files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     other = [name for name in files if not name.startswith((LEDGER, UNFINISHED))]
     if other and not (_made_by_modegraph(folder / SUMMARY) or _made_by_modegraph(folder / UNFINISHED / SUMMARY)):
-        found = f"{folder}: holds other files ({min(other)!r})"
+        found = f"{folder}: contains other files ({min(other)!r})"
         raise UserError(found, "a new folder or that of an earlier dataset", "choose another --out")
 
 

@@ -82,7 +82,7 @@ class Pool:
 
 def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | None:
     """The hard negative for a pair whose chosen side has the reasoning `reason`: a refusal for a random share of the pairs with a context,
-    and if pool and context offer nothing else; None if pool and context offer nothing and there is no context.
+    and whenever pool and context offer nothing else; without a context, None if the pool offers nothing.
 
     Its kind and whether it is longer are random, seeded by the question and the size of the context.
     """

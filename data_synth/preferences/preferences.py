@@ -2,7 +2,7 @@
 
 Chosen: reasoning, then the gold answer. Rejected: for the share `hard_negatives` of the rows a hard negative with its own reasoning, for the others
 the gold answer alone, as in the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by
-rules quotes and cites the context; reasoning by a model must be supported by it, and may be checked by a second model."""
+rules quotes and cites the context, or came with the question; reasoning by a model must be supported by it, and may be checked by a second model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ NO_HARD_NEGATIVE = "no hard negative could be made"
 
 @dataclass(frozen=True)
 class Reasoner:
-    """A writer of reasoning. If `checked`, reasoning that the context does not support is dropped; reasoning by rules needs no check, as it only quotes."""
+    """A writer of reasoning. If `checked`, reasoning that the context does not support is dropped. Reasoning by rules is not checked."""
 
     name: str
     write: Callable[[Sequence[Draft]], list[str | Dropped]]
@@ -92,7 +92,7 @@ def preference_rows(
     """The rows of `questions` with contexts of `sizes` excerpts (of every size up to `settings.top_k` if no size is given).
 
     `models` write the reasoning. Without models, rules compose it (`compose_reason`), and rows whose context lacks a gold sentence or the
-    answer are dropped. The first model, or else the index's encoder, counts the tokens of a context.
+    answer are dropped, except those of `refusal_row`. The first model, or else the index's encoder, counts the tokens of a context.
     """
     by_rules = Reasoner(BY_RULES, lambda drafts: [compose_reason(draft, index.passages_of) for draft in drafts], False)
     reasoners = [Reasoner(model.name, partial(model_reasons, model=model)) for model in models] or [by_rules]

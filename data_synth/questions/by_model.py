@@ -1,7 +1,7 @@
 """Questions written by a model (HLG §5.2): one model writes the question and its answer; a second one may answer the question again.
 
-The writer is shown either a sentence of a single passage, or one passage from each of 3 to 5 related articles; in the second case it also states
-which of the passages the answer needs. A question about a sentence is used only if its answer is in the sentence, if the question contains a name that
+The writer is shown either a single passage and one of its sentences, or one passage from each of 3 to 5 related articles; in the second case it also
+states which of the passages the answer needs. A question about a sentence is used only if its answer is in the sentence, if the question contains a name that
 few documents contain, and if retrieval finds the sentence's document first; a question about several articles, only if at least 80 % of its answer's
 words occur in the excerpts that retrieval finds. A judge, if there is one, must give the same answer from the needed passages together but, if there
 are several, from no single one (round-trip consistency, Alberti et al. 2019). Every reply is structured and requested at most twice;

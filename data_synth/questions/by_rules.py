@@ -1,4 +1,4 @@
-"""Questions without a model: candidates of every kind in turn; one of several hops is used only if all of its passages,
+"""Questions without a model: candidates of every kind in turn; a question with several hops is used only if all of its passages,
 and no others, are needed to answer it."""
 
 import re
@@ -115,7 +115,7 @@ def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
-    """A similar name that occurs in no sentence; the last word of `name` stays if it names the kind of thing. None if there is no such name."""
+    """A similar name that occurs in no sentence; the last word of `name` stays if it is a noun for a place or a type. None if there is no such name."""
     words = name.split()
     free = [word for word in INVENTED if word.casefold() not in sentences.text]
     if not free or not words[0][:1].isupper():

@@ -181,8 +181,8 @@ class ValueStatement:
 class IndexStatements:
     """The statements of an index by document row; `relations_to` are the relations by the key of the entity.
 
-    `subject_names` holds, for documents whose first sentence opens with the subject of the title, its name there ("the Brandt Yard"). `splits`
-    has the split of each document: train, dev or test.
+    `subject_names` maps each document whose first sentence opens with the subject of its title to the subject's name there ("the Brandt Yard").
+    `splits` maps each document to its split: train, dev or test.
     """
 
     mentions: Mentions

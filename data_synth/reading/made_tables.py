@@ -323,7 +323,7 @@ class _Column:
         return name_of(self.header)
 
     def with_header(self, name: str) -> _Column:
-        """The column with the header `name`: one of those that this header stands for if it names a kind of value."""
+        """The column with the header `name`, one of those that this header stands for; this header names a kind of value."""
         questions = tuple(text.replace("{column}", name) for text in self.questions)
         phrases = {mark: text.replace("{column}", name) for mark, text in self.phrases.items()}
         return _Column(name, self.values, questions, phrases, is_noun=False)

@@ -1,5 +1,5 @@
-"""The types of relevance data: a question with its gold documents and those it was published with, and the row for one of its candidate propositions;
-reads the questions from their file."""
+"""The types of relevance data: a question with its gold documents and those it was published with, and the row for one of its candidate propositions.
+Also functions that read the questions from their file."""
 
 from __future__ import annotations
 

@@ -105,9 +105,9 @@ def group_questions(questions: Iterable[GoldQuestion], by: SplitBy = "passages")
 def split_documents(
     questions: Iterable[GoldQuestion], split_of: Mapping[str, str], sources: Iterable[str], seed: int
 ) -> dict[str, str]:
-    """The split of each document: the one that holds most questions for which the document is gold.
+    """The split of each document: the one with the most questions for which the document is gold.
 
-    Without such questions, the one that holds most questions with which the document was published; without either, `split_by_hash`.
+    Without such questions, the one with the most questions with which the document was published; without either, `split_by_hash`.
     """
     gold: dict[str, Counter[str]] = defaultdict(Counter)
     own: dict[str, Counter[str]] = defaultdict(Counter)

@@ -149,7 +149,7 @@ class _Finder:
         self._question = self._weights(question)
 
     def best(self, statement: Statement, numbers: Collection[int]) -> tuple[int, Quote] | None:
-        """(number, quote): the best sentence of the excerpts `numbers`, and the number of its excerpt; None if no sentence shares enough words."""
+        """(number, quote) for the best sentence of the excerpts `numbers`; None if no sentence shares enough words."""
         claim = self._claim(statement)
         question = {word: weight for word, weight in self._question.items() if word not in claim}
         question_weight = QUESTION_WEIGHT_FOR_FRAGMENT if statement.is_fragment else QUESTION_WEIGHT_FOR_SENTENCE

@@ -205,7 +205,7 @@ class CitationGate:
         return "".join(self._output.parts[written:])
 
     def _read(self, text: str, at: int, final: bool) -> int:
-        """Write the decided part of text[at:] to the output; returns the offset where the undecided part begins."""
+        """Write the decided part of text[at:] to the output; return the offset where the undecided part begins."""
         end = len(text)
         if not final:
             undecided = _UNDECIDED.search(text, max(at, end - _TAIL_CHARS))
@@ -225,7 +225,7 @@ class CitationGate:
         return end
 
     def _read_fenced(self, text: str, at: int, end: int) -> int:
-        """Copy a line of a fenced code block, and end the block if the line is its closing fence; returns the end of the line."""
+        """Copy a line of a fenced code block, and end the block if the line is its closing fence; return the end of the line."""
         line_end = text.find("\n", at, end) + 1 or end
         line_start = text.rfind("\n", 0, at) + 1
         if re.fullmatch(rf" {{0,3}}{self._fence[0]}{{{len(self._fence)},}}{_SPACE}*\n?", text[line_start:line_end]):
@@ -234,7 +234,7 @@ class CitationGate:
         return line_end
 
     def _read_token(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
-        """Write a token and the code or citation that it begins; returns the offset after them, None while undecided."""
+        """Write a token and the code or citation that it begins; return the offset after them, None while undecided."""
         if token["fence"]:
             self._fence = token["fence"]
         elif token["ticks"]:
@@ -265,7 +265,7 @@ class CitationGate:
     def _read_bracket(self, token: re.Match[str], text: str, end: int, final: bool) -> int | None:
         """Write a citation as [n] for each of its numbers that has a passage, or remove it if none has; copy a bracket that is not a citation.
 
-        Returns the offset after what was written, None while undecided.
+        Return the offset in `text` to continue from, None while undecided.
         """
         start, limit = token.end(), min(end, token.end() + MAX_PENDING_CHARS)
         closing = _BRACKET_END.search(text, start, limit)

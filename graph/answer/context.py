@@ -68,7 +68,7 @@ def rank_excerpts(evidence: Evidence, limit: int, budget: TokenBudget | None = N
     ranked.sort(key=lambda pair: -pair[0])
     findings = sorted(evidence.findings, key=lambda finding: -finding.score)
     excerpts = (*map(_of_finding, findings), *(excerpt for _, excerpt in ranked))
-    return excerpts[: len(findings) + limit] if budget is None else _fill(excerpts, len(findings) + limit, budget)
+    return excerpts[: len(findings) + limit] if budget is None else _fill(excerpts, len(findings), limit, budget)
 
 
 def of_passage(passage: Passage) -> Excerpt:
@@ -87,16 +87,18 @@ def of_summary(summary: Summary) -> Excerpt:
     return Excerpt(summary.id, "Summary", summary.text, members=summary.members)
 
 
-def _fill(excerpts: tuple[Excerpt, ...], limit: int, budget: TokenBudget) -> tuple[Excerpt, ...]:
+def _fill(excerpts: tuple[Excerpt, ...], findings: int, limit: int, budget: TokenBudget) -> tuple[Excerpt, ...]:
+    """Those of the first `findings` excerpts that fit, then up to `limit` of the others."""
     chosen: list[Excerpt] = []
-    remaining = budget.max_tokens
-    for excerpt in excerpts:
-        if len(chosen) == limit:
+    remaining, others = budget.max_tokens, 0
+    for position, excerpt in enumerate(excerpts):
+        if others == limit:
             break
         length = budget.count_tokens(numbered_excerpt(len(chosen) + 1, excerpt))
         if length <= remaining:
             chosen.append(excerpt)
             remaining -= length
+            others += position >= findings
     if excerpts and not chosen:
         shortest = min(budget.count_tokens(numbered_excerpt(1, excerpt)) for excerpt in excerpts)
         found = f"max_context_tokens = {budget.max_tokens:,}: none of the {len(excerpts)} excerpts fits"

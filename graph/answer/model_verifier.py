@@ -1,4 +1,4 @@
-"""A language model as a verifier: the prompt has passages and a sentence, and the odds of "yes" against "no" as the first word of the reply are its verdict.
+"""A language model as a verifier: the prompt has passages and a sentence, and the odds of "yes" against "no" as the first word of the reply are the verdict.
 
 SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md). On a CPU, OpenVINO runs it if it is installed,
 otherwise transformers. Any other model is given as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the
@@ -49,7 +49,7 @@ LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
 
 
 class Calibration(BaseModel):
-    """The probability of being unsupported is σ(offset − scale · log-odds); a claim is marked if it is at least `threshold`.
+    """The probability of being unsupported is σ(offset − scale · log-odds); a claim is marked if this probability is at least `threshold`.
 
     For a claim that begins with its question (`claim_of`), `question_offset` replaces `offset`, unless it is None.
     """
@@ -172,7 +172,7 @@ def openvino_log_odds(pipeline: Any, tokenizer: Any, prompts: Sequence[Sequence[
     """LogOdds with OpenVINO's pipeline: [n].
 
     One request forces "yes" and one "no", since the pipeline reports only the log-probability of the token that it generates. Requests run one after the
-    other, so that the pipeline's cache already holds the beginning that a prompt shares with an earlier one, such as the passages.
+    other, so that the pipeline's cache already contains the beginning that a prompt shares with an earlier one, such as the passages.
     """
     from openvino import Tensor
     from openvino_genai import GenerationConfig, StructuredOutputConfig

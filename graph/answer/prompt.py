@@ -36,7 +36,7 @@ _PREFIXES = {
 ANSWER_TOKENS: Mapping[AnswerForm, int] = {"cited": 64, "quoted": 256, "reasoned": 256}
 """The token limit of an answer in each form, unless the user sets one."""
 _MIN_PREFIX_CHARS = 3
-"""If a section other than `text` ends with the beginning of a marker, at least this many characters of it are dropped as a truncated marker; fewer are text."""
+"""At the end of a text, the beginning of a marker is dropped if it has at least this many characters, except in a section `text`; otherwise it is text."""
 
 
 @dataclass(frozen=True)

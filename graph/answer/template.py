@@ -68,7 +68,7 @@ def leaves_thinking_open(tokenizer: Any) -> bool:
 
 
 def reply_opening(tokenizer: Any) -> str:
-    """The part of a reply that already ends its prompt: an open thinking block if the template always opens one, else ""."""
+    """The part of a reply that is already at the end of the prompt: an open thinking block if the template always opens one, else ""."""
     return f"{THINK}\n" if tokenizer.chat_template and leaves_thinking_open(tokenizer) else ""
 
 

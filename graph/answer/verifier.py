@@ -1,6 +1,6 @@
 """Verifiers: the probability that passages do not support a sentence. The default compares words; a language model can judge instead (model_verifier.py).
 
-Boosted trees, trained on deliberately falsified sentences, classify FEATURES: missing words, names or numbers, surplus or
+Boosted trees, trained on deliberately falsified sentences, classify a sentence by FEATURES: missing words, names or numbers, surplus or
 missing negations, opposites, a word order that differs from the source's. A logistic regression, trained on sentences
 that people labelled, combines the trees' logit, these features and the OVERLAP of wording (stacking, Wolpert 1992). Neither
 calls an encoder or a language model. `modegraph train verifier` writes such a verifier; the package includes one (SHIPPED).

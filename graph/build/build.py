@@ -1,7 +1,7 @@
 """From documents to an index, start to finish: read → split and extract → encode and derive → save. After an interruption, every step resumes
 where it stopped.
 
-`build_index` adds documents for one caller; `edit_index` applies together the edits of all callers waiting to write."""
+`build_index` adds documents for one caller; `edit_index` applies the edits of all waiting callers together."""
 
 import shutil
 import time
@@ -93,9 +93,10 @@ def build_index(
     folder = Path(folder)
     was_empty = _prepare_folder(folder)
     started = time.perf_counter()
-    committed = False
+    is_new = committed = False
     try:
         with open_for_writing(folder) as store:
+            is_new = was_empty and store.get_meta("settings") is None
             with store.transaction():
                 store_settings(store, settings)
                 counts = put_documents(store, documents, imported_hashes(settings))
@@ -107,8 +108,8 @@ def build_index(
             facts = reading_facts(store)
     except UserError:
         if committed:
-            say(f"{folder}: interrupted; the work done so far is saved, continue with: modegraph resume {folder}")
-        elif was_empty:
+            say(f"{folder}: interrupted, but the work done so far is saved; continue with: modegraph resume {folder}")
+        elif is_new:
             shutil.rmtree(folder)
         raise
     return report_of(data, facts, (*counts, deleted), (read_done - started, time.perf_counter() - read_done))
@@ -257,7 +258,7 @@ def _stale_passages(store: Store, last: _LastGeneration) -> int:
 
 
 def _prepare_folder(folder: Path) -> bool:
-    """Create the folder if absent; returns whether it is new or empty.
+    """Create the folder if absent; return whether it is new or empty.
 
     UserError unless it is new or empty, is an index, or contains only the ledger and the lock of a former index.
     """
@@ -282,7 +283,7 @@ def without_nul(document: Document) -> Document:
 
 
 def put_documents(store: Store, documents: Iterable[Document], input_hashes: Mapping[str, str]) -> tuple[int, int]:
-    """Store all documents; returns the numbers of documents written and unchanged. If a document cannot be read, the caller's transaction undoes everything.
+    """Store all documents; return the numbers of documents written and unchanged. If a document cannot be read, the caller's transaction undoes everything.
 
     `input_hashes` come from `imported_hashes`.
     """
@@ -297,7 +298,7 @@ def put_documents(store: Store, documents: Iterable[Document], input_hashes: Map
 
 
 def delete_others(store: Store, keep: Callable[[str], bool]) -> int:
-    """Delete the documents whose sources `keep` rejects; returns how many there were."""
+    """Delete the documents whose sources `keep` rejects; return how many there were."""
     sources = [str(source) for (source,) in store.rows("SELECT source FROM documents")]
     others = [source for source in sources if not keep(source)]
     for source in others:

@@ -232,7 +232,7 @@ def merge_linked(
     links: PropositionLinks,
     derived: Mapping[str, str],
 ) -> RowsById:
-    """The current entities or topics. `last` holds the ids, texts and entries [L, Z] of the last generation. Entities or topics linked to a proposition
+    """The current entities or topics. `last` contains the ids, texts and entries [L, Z] of the last generation. Entities or topics linked to a proposition
     of `affected_L` may have been deleted and are looked up in the store; those in `derived` (texts by id) have no row in the store.
     """
     last_ids, last_texts, last_LZ = last

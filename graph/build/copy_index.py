@@ -1,4 +1,4 @@
-"""Copies an index between its folder and PostgreSQL, in either direction: all rows of index.sqlite, of its call ledger and of its feedback, or none.
+"""Copies an index between its folder and PostgreSQL, in either direction: all rows of index.sqlite, of the call ledger and of the feedback, or none.
 
 Arrays and vectors are not copied: in a folder copied out of a database they are derived again, with the encoder.
 """
@@ -38,7 +38,7 @@ Row = tuple[object, ...]
 
 
 def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
-    """Copy the rows of an index into a database without an index; returns row counts by table. Writers of the index wait meanwhile.
+    """Copy the rows of an index into a database without an index; return row counts by table. Writers of the index wait meanwhile.
 
     UserError, with nothing copied, when index.sqlite, the ledger or the feedback is damaged, when the rows of the index are already in a database, when
     the database at `dsn` already has an index or cannot be written to, or when a text contains a NUL character, which PostgreSQL cannot store.
@@ -74,7 +74,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
 def copy_to_folder(
     dsn: str, folder: Path, open_encoder: OpenEncoder, open_model: OpenModel = no_model
 ) -> dict[str, int]:
-    """Copy the index in a database into a new folder, and derive its arrays there; returns row counts by table.
+    """Copy the index in a database into a new folder, and derive its arrays there; return row counts by table.
 
     UserError, leaving no new file, when the folder is not empty, when the database has no index or its schema is of another version, or when the
     connection ends early. If only the arrays cannot be built, the rows remain, and `modegraph resume` continues.
@@ -83,6 +83,7 @@ def copy_to_folder(
         raise UserError(f"{folder}: exists and is not an empty folder", "a new or empty folder", "name another folder")
     with transaction(dsn) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        connection.execute("SET LOCAL statement_timeout = 0")
         check_schema(connection, database_of(dsn))
         folder.mkdir(parents=True, exist_ok=True)
         try:
@@ -128,7 +129,7 @@ def _copy_statement(table: str, columns: Iterable[str], direction: str) -> sql.C
 
 
 def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """Copy all rows of an SQLite table into the PostgreSQL table of the same name; returns their number."""
+    """Copy all rows of an SQLite table into the PostgreSQL table of the same name; return their number."""
     columns, count = _columns(file, table), 0
     names = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor().copy(_copy_statement(table, columns, "FROM STDIN")) as rows:
@@ -143,7 +144,7 @@ def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
 
 
 def _receive(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """Copy all rows of a PostgreSQL table into the SQLite table of the same name; returns their number."""
+    """Copy all rows of a PostgreSQL table into the SQLite table of the same name; return their number."""
     columns = _columns(file, table)
     placeholders = ", ".join("?" * len(columns))
 

@@ -26,7 +26,7 @@ from graph.store.arrays import load_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.embedding_cache import PendingVectors
 from graph.store.index_settings import IndexSettings
-from graph.store.manifest import MANIFEST
+from graph.store.manifest import MANIFEST, read_manifest
 from graph.store.rows import Store, document_hash
 from graph.types import CompletionRequest, Document, OpenEncoder, Passage
 
@@ -91,9 +91,12 @@ def plan_build(
         if store is not None:
             check_settings(store, settings)
             check_index_encoder(store, encoder, folder)
+            lacks_vectors = _lacks_vectors(folder, store)
         for kind, document in _classify(store, documents, rows):
             kinds[kind] += 1
             if kind == "unchanged":
+                if store is not None and lacks_vectors(document.source):
+                    texts |= _text_ids(PendingDocument(document, tuple(split(document))), rows)
                 continue
             read_ids = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
             to_read = tuple(passage for passage in split(document) if passage.id not in read_ids)
@@ -159,6 +162,12 @@ def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
             ids.add(content_id("proposition", occurrence.text))
             ids |= {content_id("entity", entity_key(entity)) for entity in occurrence.entities}
     return ids
+
+
+def _lacks_vectors(folder: Path, store: Store) -> Callable[[str], bool]:
+    """Whether the texts of a stored document may lack vectors, because no generation has been derived since it was written."""
+    changed = store.changed_since(read_manifest(folder).generation) if (folder / MANIFEST).exists() else None
+    return (lambda source: True) if changed is None else set(changed).__contains__
 
 
 def _known_vectors(folder: Path) -> set[str]:

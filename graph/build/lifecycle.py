@@ -117,7 +117,7 @@ def retry_failed(
     open_model: OpenModel = no_model,
     settings: IndexSettings | None = None,
 ) -> int:
-    """Read the quarantined passages again, then finish the index; returns how many passages were retried. `settings` are as in `resume_build`."""
+    """Read the quarantined passages again, then finish the index; return how many passages were retried. `settings` are as in `resume_build`."""
     return _resume(Path(folder), open_encoder, open_model, settings, THIS_PROCESS, quarantined=True)[0]
 
 
@@ -129,7 +129,7 @@ def _resume(
     workers: Workers,
     quarantined: bool,
 ) -> tuple[int, IndexData]:
-    """Read the quarantined passages again if `quarantined`, then finish the index; returns how many were retried, and the arrays."""
+    """Read the quarantined passages again if `quarantined`, then finish the index; return how many were retried, and the arrays."""
     settings = settings or read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
@@ -229,7 +229,7 @@ def _store_damage(folder: Path) -> list[Damage]:
 
 
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
-    """Rebuild damaged arrays from the rows, and damaged ANN indexes from their segments; returns the damage found.
+    """Rebuild damaged arrays from the rows, and damaged ANN indexes from their segments; return the damage found.
 
     Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
     ledger gets its intact calls. UserError when index.sqlite itself is missing or damaged: it cannot be rebuilt.
@@ -265,7 +265,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
 
 
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
-    """Free the space of deleted rows and of the previous generation; returns the bytes freed (negative if the index grew).
+    """Free the space of deleted rows and of the previous generation; return the bytes freed (negative if the index grew).
 
     Communities that were carried over by edits are detected again; graphs above FLAT_LIMIT, which edits update only approximately, are rebuilt; vectors are
     merged into one segment. The files are then those of an index built in one run.

@@ -42,7 +42,7 @@ def no_model(spec: str | Sequence[str], ledger: Path | None = None, workers: Wor
 def open_extractor(
     folder: Path, store: Store, settings: IndexSettings, split: Split, open_model: OpenModel, workers: Workers
 ) -> ReadDocuments:
-    """The extractor of an index; stores its version in the index. UserError if passages of the index were read by another extractor."""
+    """The extractor of an index; its version is stored in the index. UserError if passages of the index were read by another extractor."""
     version, read = _choose_extractor(folder, store, settings, split, open_model, workers)
     stored = store.get_meta("extractor")
     if stored is not None and stored != version and store.count("passages"):
@@ -109,7 +109,7 @@ def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Worke
 
 
 def read_quarantined(store: Store, read: ReadDocuments) -> int:
-    """Read every quarantined passage again; returns how many were retried. Passages that fail again stay in quarantine."""
+    """Read every quarantined passage again; return how many were retried. Passages that fail again stay in quarantine."""
     failed = store.quarantined()
 
     def waiting() -> Iterator[PendingDocument]:

@@ -192,14 +192,15 @@ def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterato
         for key in ("id", "text"):
             if not isinstance(row.get(key), str):
                 raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a string", "give every row an id and a text")
-        title = row.get("title") or ""
+        title = "" if row.get("title") is None else row["title"]
         if not isinstance(title, str):
             raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
         if row["id"] in where_of:
             found = f"{where}: id {row['id']!r} is also the id of {where_of[row['id']]}"
             raise UserError(found, "unique ids", "rename one")
         where_of[row["id"]] = where
-        yield Document(row["id"], title, row["text"], _metadata(row.get("metadata") or {}, where))
+        metadata = {} if row.get("metadata") is None else row["metadata"]
+        yield Document(row["id"], title, row["text"], _metadata(metadata, where))
 
 
 def _metadata(value: object, where: str) -> dict[str, Any]:

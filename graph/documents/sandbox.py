@@ -74,10 +74,11 @@ class ParseWorker:
         seconds, memory = self._limits.seconds_for(len(data)), self._limits.memory_for(len(data))
         request = {"file": file, "suffix": suffix, "seconds": seconds, "memory": memory}
         request["whole"] = self._limits.whole_pages
-        self.last, body = self._ask(request, data, WALL_CLOCK_FACTOR * seconds + GRACE_S)
+        wall_seconds = WALL_CLOCK_FACTOR * seconds
+        self.last, body = self._ask(request, data, wall_seconds + GRACE_S)
         remedy = "split or simplify it, or raise the limit"
         if self.last.signal in (signal.SIGPROF, signal.SIGALRM):
-            found = f"{file}: not read in {seconds:g} s of processor time"
+            found = f"{file}: not read in {seconds:g} s of processor time or {wall_seconds:g} s of elapsed time"
             raise UserError(found, "", f"{remedy} (--file-seconds, or file_seconds on a server)")
         if self.last.code == NO_MEMORY:
             found = f"{file}: needs more than {memory // MIB:,} MiB of memory"
@@ -132,8 +133,10 @@ class ParseWorker:
                 body = process.stdout.read(report.bytes)
                 if len(body) == report.bytes:
                     return report, body
-            late = time.monotonic() - started >= wall_seconds
-            return LATE_REPORT if late else ChildReport(0, 0, process.wait(), 0.0, 0.0), b""
+            if time.monotonic() - started >= wall_seconds:
+                return LATE_REPORT, b""
+            status = process.wait()
+            return ChildReport(0, max(0, -status), max(0, status), 0.0, 0.0), b""
         finally:
             watchdog.cancel()
 

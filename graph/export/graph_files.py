@@ -35,7 +35,7 @@ NODE_NUMBERS = ("order", "start", "end", "layer")
 
 
 def write_graphml(index: Index, file: Path) -> dict[str, int]:
-    """Write all nodes and edges; returns how many of each.
+    """Write all nodes and edges; return how many of each.
 
     Characters that XML cannot contain become U+FFFD in texts; in keys, they and U+FFFD itself become U+FFFD followed by
     their code point, so that keys stay unique.
@@ -85,7 +85,7 @@ TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 
 def write_parquet(index: Index, folder: Path) -> dict[str, int]:
-    """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; returns how many rows were written.
+    """Write documents.parquet, …, occurrences.parquet, edges.parquet into the new `folder`; return how many rows were written.
 
     Nodes with vectors have a column "vector", a list of D floats. Ends of edges are "kind:id"; occurrences name their
     proposition and passage by id. The tables have different columns, so each must be opened separately.
@@ -115,7 +115,7 @@ def _tables_of(index: Index) -> dict[str, Iterator[pa.Table]]:
 
 
 def _write_tables(tables: Iterator[pa.Table], file: Path) -> int:
-    """Write the tables one after another, with one in memory at a time; returns how many rows were written."""
+    """Write the tables one after another, with one in memory at a time; return how many rows were written."""
     first = next(tables)
     count = 0
     with pq.ParquetWriter(file, first.schema) as out:
@@ -131,7 +131,7 @@ def _node_tables(index: Index, kind: NodeKind) -> Iterator[pa.Table]:
 
 
 def _tables(name: str, rows: Iterable[Mapping[str, Any]], vectors_ND: Matrix | None = None) -> Iterator[pa.Table]:
-    """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are any; without rows, one empty table."""
+    """The rows as tables of up to ROWS_AT_ONCE, each row with its vector if there are vectors; without rows, one empty table."""
     iterator, count = iter(rows), 0
     schema = pa.schema({column: TYPES[kind] for column, kind in COLUMNS[name].items()})
     vector = pa.list_(pa.float32(), 0 if vectors_ND is None else vectors_ND.shape[1])

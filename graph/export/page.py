@@ -24,7 +24,7 @@ KINDS = ("entities", "propositions", "passages", "summaries")
 
 
 def write_page(index: Index, file: Path, limit: int) -> dict[str, int]:
-    """Write the page with at most `limit` nodes of each kind; returns how many of each kind it contains, and how many it leaves out."""
+    """Write the page with at most `limit` nodes of each kind; return how many of each kind it contains, and how many it leaves out."""
     content = page_data(index, limit)
     template = Template(files("graph").joinpath("export/templates/index.html").read_text(encoding="utf-8"))
     text = template.substitute(title=escape(index.folder.resolve().name), data=script_json(content))

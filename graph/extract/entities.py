@@ -84,7 +84,7 @@ def distinct_entities(spellings: Iterable[str]) -> tuple[str, ...]:
 
 
 def entity_key(spelling: str) -> str:
-    """The key that all spellings of an entity share: without case, a leading "the", possessives, bracketed qualifiers and spacing.
+    """The key that all spellings of an entity share: without case, a leading "the", a final possessive, bracketed qualifiers and extra spaces.
 
     >>> entity_key("The Lantern (ferry)") == entity_key("lantern")
     True

@@ -1,4 +1,4 @@
-"""Propositions from an external extraction: a .jsonl of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
+"""Propositions from an external extraction: a .jsonl file of {"id": source, "entities": [...], "triples": [[s, p, o], ...]}.
 
 Each triple is matched by its words to the sentence that it came from and becomes a fact of that sentence. The sentence, made self-contained by
 the rules, is the proposition; its entities are those of the extraction. (As propositions, bare triples "s p o" are too short to

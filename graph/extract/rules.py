@@ -196,8 +196,8 @@ def _opens_with_part(text: str, name: str) -> bool:
 
 
 def names_subject(text: str, subject: str) -> bool:
-    """Whether `text` already names `subject`: by its last word of four or more letters (as one word if it has none) or, in a script without
-    spaces, in full.
+    """Whether `text` already names `subject`: by its last word of four or more letters (if it has none, by the whole subject as one word) or, in a
+    script without spaces, in full.
 
     >>> names_subject("Gábor directed 20 films.", "Pál Gábor"), names_subject("He directed 20 films.", "Pál Gábor")
     (True, False)

@@ -15,7 +15,7 @@ MAX_ITERATIONS = 10
 """Graphs of real documents (8k nodes) converge in 3 to 9 iterations; a graph of synthetic documents needs dozens, and after 10 its modularity is 0.4 % below
 the final one."""
 _GENERATOR_LOCK = Lock()
-"""Held while igraph runs, which has one random number generator for the whole process."""
+"""Held while igraph runs, because igraph has one random number generator for the whole process."""
 
 
 def find_communities(

@@ -26,7 +26,7 @@ from graph.store.vectors import Matrix, Vectors
 from graph.types import Floats, IdBytes, Ints
 
 MAX_CHANGED_SHARE = 0.1
-"""If one edit adds and removes in all more than this share of a carried community's members, the community is summarised again."""
+"""If one edit adds and removes, in total, more than this share of a carried community's members, the community is summarised again."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class LastHierarchy:
     def reusable_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
         """The reusable summary of each group: one with the same members or, with `carry`, nearly the same; −1 where there is none.
 
-        None is reusable without `extractive`, or if it may contain one of the texts in `deleted`. `last_X` are the numbers of the nodes in the last generation.
+        Without `extractive`, none is reusable; nor is one that may contain a text in `deleted`. `last_X` are the numbers of the nodes in the last generation.
         """
         if not self.extractive or not groups:
             return np.full(len(groups), -1, np.int64)

@@ -294,7 +294,7 @@ PROBED_LISTS, PROBED_AT_HIGH_COSINE, HIGH_COSINE = 32, 8, 0.8
 that similar are in few lists.
 The probed lists contain .995 of the edges of 10k propositions and .9999 of those of 22k entities (docs/log.md)."""
 MAX_UNDERESTIMATE = 0.2
-"""The allowance for the error of a cosine from the codes of the inverted file; one cosine in thousands is underestimated by more."""
+"""The allowance for the error of a cosine from the codes of the inverted file; one cosine in several thousand is underestimated by more."""
 TRAINED_PER_CODE = 64
 """Training vectors for each of the 16 codes that represent two dimensions (or one dimension, if the number of dimensions is odd)."""
 SEARCHED_ROWS = 8_192

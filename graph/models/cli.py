@@ -13,7 +13,7 @@ from graph.shared.console import print_json, say
 if TYPE_CHECKING:
     from graph.models.catalogue import CatalogueModel
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `modegraph models list` shows them.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model; `modegraph models list` shows all names.")]
 
 
 def register(app: typer.Typer) -> None:

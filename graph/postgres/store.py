@@ -1,5 +1,5 @@
 """A store in PostgreSQL (graph/store/rows.py): the same statements on a server, plus what PostgreSQL offers for fast and safe writes; and the
-ledger of model calls in that database, with rows as in graph/store/ledger_file.py, which processes on any machine share.
+ledger of model calls in that database, which processes on any machine share, with rows as in graph/store/ledger_file.py.
 
 The readings of one transaction are written with one or two statements per table, however many readings there are."""
 

@@ -39,7 +39,7 @@ _UNLOCKED = f"SELECT fence FROM {SCHEMA}.leases WHERE fence = %s FOR UPDATE SKIP
 """Selects a ticket unless a transaction has locked it: a locked ticket need not be renewed."""
 _DISCARD = f"""DELETE FROM {SCHEMA}.leases WHERE fence IN (SELECT fence FROM {SCHEMA}.leases
     WHERE fence = %s AND (%s OR expires_at < clock_timestamp()) FOR UPDATE SKIP LOCKED)"""
-"""Discard a ticket that no transaction has locked and whose writer is gone or has let it expire."""
+"""Discards a ticket that no transaction has locked and whose writer is gone or has let it expire."""
 _AHEAD = f"""SELECT fence, writer, machine, process, expires_at < clock_timestamp() FROM {SCHEMA}.leases WHERE fence < %s ORDER BY fence"""
 
 

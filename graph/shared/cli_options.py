@@ -98,8 +98,8 @@ _VERIFIER = "What checks the sentences: a trained verifier, as a folder or hub n
 Verifier = Annotated[str, option("NAME", MODEL, _VERIFIER)]
 SomeVerifier = Annotated[str | None, option("NAME", MODEL, _VERIFIER)]
 _UNSUPPORTED = "What to do with sentences of the answer that the passages do not support: mark, drop or ignore."
-UnsupportedAs = Annotated[str, option("--unsupported WHAT", OUTPUT, _UNSUPPORTED)]
-SomeUnsupportedAs = Annotated[str | None, option("--unsupported WHAT", OUTPUT, _UNSUPPORTED)]
+UnsupportedAs = Annotated[str, option("--unsupported ACTION", OUTPUT, _UNSUPPORTED)]
+SomeUnsupportedAs = Annotated[str | None, option("--unsupported ACTION", OUTPUT, _UNSUPPORTED)]
 _ABSTAIN = "Answer “not in the documents”, without calling the model, if the probability that the documents do not cover the question is at least P; 1: never."
 Abstain = Annotated[float | None, option("P", RETRIEVAL, _ABSTAIN)]
 

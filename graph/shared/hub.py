@@ -1,4 +1,4 @@
-"""Models of the hub (huggingface.co): checked with one request, so that a wrong name or a missing network is reported immediately, and loaded quietly.
+"""Models on the hub (huggingface.co): checked with one request, so that a wrong name or a missing network is reported immediately, and loaded quietly.
 
 Without a network, the download libraries try file after file, each several times; while loading, they print lines of no use to users."""
 

@@ -39,7 +39,7 @@ def _parse_object(line: bytes, where: str) -> dict[str, Any]:
 
 
 def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
-    """Write `rows` to a temporary file next to `file`, then rename it into place; returns the number of rows."""
+    """Write `rows` to a temporary file next to `file`, rename it into place, and return the number of rows."""
     count = 0
     with replacing(file) as partial, partial.open("w", encoding="utf-8") as out:
         for row in rows:

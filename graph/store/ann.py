@@ -178,7 +178,7 @@ def _ranks_of_lists(inverted: Any, vectors_RD: StoredVectors, query_QD: Floats, 
 def _recall(
     inverted: Any, vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats, last_Q: Floats, probes: int
 ) -> float:
-    """The mean recall of the nearest rows; any row whose cosine with the query is at least `last_Q`, that of the last of these, counts as one of them."""
+    """The mean recall of the nearest rows; a row counts as one of them if its cosine with the query is at least that of the last of them, `last_Q`."""
     nearest = min(MEASURED_NEAREST, len(vectors_RD) - 1)
     found_QK = _search(inverted, query_QD, MEASURED_NEAREST + 1, probes, None)
     vectors_QKD = as_float32(vectors_RD[found_QK])

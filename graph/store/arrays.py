@@ -186,7 +186,7 @@ def save_arrays(
 
 
 def publish(folder: Path, manifest: str) -> None:
-    """Make a manifest from `save_arrays` the current one; remove all older generations except the one that was current."""
+    """Make `manifest`, a result of `save_arrays`, the current one; remove all older generations except the one that was current before."""
     replaced: list[str] = []
     with suppress(UserError):
         replaced = names_in(read_manifest(folder))

@@ -139,7 +139,7 @@ class IndexData(
     SummaryColumns,
     AssembledWhenRead,
 ):
-    """One generation of an index. Each CSR block holds one kind of edge; blocks are combined only at query time."""
+    """One generation of an index. Each CSR block contains one kind of edge; blocks are combined only at query time."""
 
     @classmethod
     def of(cls, *groups: Columns) -> "IndexData":

@@ -157,13 +157,16 @@ class Store(ABC):
 
     def delete_document(self, source: str) -> bool:
         """Delete a document with its passages and occurrences; False if there is none. `drop_orphans` then deletes the rows without occurrences."""
+        if self._connection.execute("SELECT 1 FROM documents WHERE source = ?", (source,)).fetchone() is None:
+            return False
         self._insert("changed", source)
         for table, query, _, _ in _SHARED:
             occurrences = """WITH doc_occurrences AS (SELECT o.row AS occurrence, o.proposition FROM occurrences o
                 JOIN passages p ON p.row = o.passage WHERE p.source = ?)"""
             rows = self._connection.execute(f"{occurrences} {query}", (source,))
             self._maybe_orphaned[table].update(int(row) for (row,) in rows)
-        return self._connection.execute("DELETE FROM documents WHERE source = ?", (source,)).rowcount > 0
+        self._connection.execute("DELETE FROM documents WHERE source = ?", (source,))
+        return True
 
     def document_hashes(self) -> dict[str, str]:
         """The `document_hash` of every document, by source."""

@@ -55,7 +55,7 @@ CREATE TABLE changed (source TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE INDEX documents_to_extract ON documents (source) WHERE extracted = 0;
 CREATE INDEX passages_by_reader ON passages (reader, dropped);
 """
-"""`changed` holds documents stored, read or deleted since the arrays were derived; the last two indexes avoid full table scans."""
+"""`changed` lists the documents stored, read or deleted since the arrays were derived; the last two indexes avoid full table scans."""
 
 
 BeforeCheckpoint = Callable[[Iterable[int], int], None]

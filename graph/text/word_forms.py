@@ -17,7 +17,7 @@ UNSPACED = (
 MARKS = r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
 """Marks inside words that `re` does not count as letters (accents, points, Indic vowels). The ranges also contain Indic letters."""
 SENTENCE_ENDS = "。｡！？؟۔।॥"
-"""Marks that end a sentence outside the Latin script."""
+"""Marks that end a sentence in scripts other than Latin."""
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 
 

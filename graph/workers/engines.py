@@ -50,7 +50,7 @@ class Cluster:
         self.unwanted = () if {here, ""} & {*sys.path} else (here,)
         if address is None:
             self.ray = _load_for_local_cluster()
-            # The folder of its sockets and logs is close to the root, since a socket's path has at most 107 characters.
+            # The folder of Ray's sockets and logs is close to the root, since a socket's path has at most 107 characters.
             root = Path("/tmp")
             self._folder = Path(tempfile.mkdtemp(prefix="modegraph-ray-", dir=root if root.is_dir() else None))
             self._init(address="local", num_cpus=cpus, _temp_dir=str(self._folder))
@@ -254,7 +254,7 @@ class Pool:
         self._starting[actor.greet.remote()] = _RunningWorker(actor, slot.threads)
 
     def _ready(self, references: list[Any], timeout_s: float | None = None) -> list[Any]:
-        """The references whose results have arrived; waits up to `timeout_s` for the first one (None: not at all)."""
+        """The references whose results have arrived, after a wait of up to `timeout_s` for the first one (None: no wait)."""
         if not references:
             return []
         least = len(references) if timeout_s is None else 1
@@ -262,7 +262,7 @@ class Pool:
 
 
 def fetch_result(cluster: Cluster, reference: Any) -> Any:
-    """The result of a call; raises what the call raised, but an ImportError and Ray's own errors as UserError."""
+    """The result of a call. An exception of the call is raised here; an ImportError and Ray's own errors become UserErrors."""
     errors = cluster.ray.exceptions
     try:
         return cluster.ray.get(reference)

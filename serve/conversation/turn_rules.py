@@ -227,7 +227,7 @@ def _has_noun(words: Sequence[str], end: int, names: frozenset[int], after_quest
 
 
 def _has_bare_noun(words: Sequence[str]) -> bool:
-    """Whether a noun phrase with "the" has no "of" after it, or an "of" and another "the": true of "the engineer", not of "the boiling point of ethanol"."""
+    """Whether a noun phrase with "the" is followed by no "of" or by "of the": true for "the engineer", not for "the boiling point of ethanol"."""
     for position, word in enumerate(words):
         if word == "the":
             end = next((end for end in range(position + 1, len(words)) if words[end] in STOP_WORDS), len(words))

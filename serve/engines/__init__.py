@@ -25,7 +25,7 @@ class ModelOnWorkers:
     """The Engine that `opener` opens for `spec`, on workers."""
 
     def __init__(self, spec: str, opener: OpenEngine, workers: Workers) -> None:
-        """Asks one worker for the model's name, answer form, batch size and concurrent calls; UserError if it cannot be opened there."""
+        """Ask one worker for the model's name, answer form, batch size and concurrent calls; UserError if it cannot be opened there."""
         self._call, self._workers = partial(_query_local_copy, spec, opener), workers
         self.name, self.form, self.batch_size, in_flight = self._ask(ENGINE_PROPERTIES)
         self.in_flight = in_flight * workers.models

@@ -117,7 +117,7 @@ class SupervisedServer:
             wait_s = min(2 * wait_s, MAX_WAIT_S)
 
     async def _run_once(self) -> bool:
-        """Start the server and wait until it ends. Returns whether it became ready before that."""
+        """Start the server and wait until it ends; return whether it became ready before that."""
         process = await self._launch()
         if not await self._wait_until_ready(process):
             return False

@@ -23,7 +23,7 @@ RESERVED_TEMPLATE_KEYS = frozenset({"chat_template", "tokenize", "messages", "to
 MAX_DEPTH = 64
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 SCHEMA_TEXT_FIELDS = ("json", "structural_tag")
-"""Fields of structured outputs that may hold a schema as a string."""
+"""Fields of structured outputs that may contain a schema as a string."""
 
 
 class Tool(BaseModel):

@@ -1,4 +1,4 @@
-"""Opens an hf: model, a full model or a PEFT adapter's folder; an unknown name is reported before torch is imported."""
+"""Opens an hf: model (a full model or a PEFT adapter's folder); an unknown name is reported before torch is imported."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class LocalModel(ABC):
         return self.context_tokens if self.context_tokens < sys.maxsize else None
 
     def prompt_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens of a chat; does not wait for a running generation."""
+        """Tokens of a chat, counted without waiting for a running generation."""
         return len(self.prompt_ids(messages))
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:

@@ -46,7 +46,7 @@ _TARGET = re.compile(r"(?P<name>.+?)@(?P<url>[a-z][a-z0-9+.-]*:.*)", re.IGNORECA
 
 
 def open_openai(target: str) -> OpenAIModel:
-    """The model of `NAME@URL`; UserError when it has the wrong form or the URL is not http(s). Makes no call."""
+    """The model of `NAME@URL`; UserError when it has the wrong form or the URL is not http(s). No call is made."""
     return OpenAIModel(*split_target(target))
 
 
@@ -256,7 +256,7 @@ class OpenAIModel:
 
 
 def open_pool(targets: Sequence[str]) -> ServerPool:
-    """A pool of the servers in `NAME@URL` form, with one name for all; UserError for two names or a repeated server. Makes no call."""
+    """A pool of the servers in `NAME@URL` form, with one name for all; UserError for two names or a repeated server. No call is made."""
     servers = [open_openai(target) for target in targets]
     names = list(dict.fromkeys(server.name for server in servers))
     if len(names) > 1:
@@ -318,7 +318,7 @@ class ServerPool:
                 self._release(server)
 
     def _acquire(self) -> OpenAIModel:
-        """The server with the most free slots, waiting for one if necessary; raises the last error when no server is left."""
+        """The server with the most free slots, once there is one; the last error is raised when no server is left."""
         with self._slot_freed:
             while not (free := [server for server in self._servers if self._free_slots(server) > 0]):
                 if self._last_error is not None:

@@ -145,7 +145,7 @@ class _TrackedResponse:
         await self._send(message)
 
     async def end(self, problem: ApiError) -> bool:
-        """Send the error as the last event of an open stream; returns whether a stream was open and the event was sent."""
+        """Send the error as the last event of an open stream; return whether a stream was open and the event was sent."""
         if not self._is_stream or self.complete:
             return False
         gap = b"" if self._last_chunk.endswith(b"\n\n") else b"\n\n"
@@ -215,7 +215,7 @@ class OverflowMiddleware:
             await self.app(scope, receive, send)
 
     def refuses(self, data: bytes) -> bool:
-        """Whether the server is full and these first bytes of a request are for a limited path; if so, counts the refusal."""
+        """Whether the server is full and these first bytes of a request are for a limited path; if so, the refusal is counted."""
         parts = data[:MAX_LINE_BYTES].split(b" ", 2)
         refused = len(parts) == 3 and self._admission.is_full(parts[0].decode("latin-1"), parts[1].decode("latin-1"))
         if refused:

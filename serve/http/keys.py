@@ -28,7 +28,7 @@ from graph.index.filters import Condition, parse_condition
 Scope = Literal["read", "write", "metrics"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 ACCESS_FIELD = "modegraph.access"
-"""The name under which the scope of an authenticated ASGI request holds the caller's Access."""
+"""The entry in the scope of an authenticated ASGI request that contains the caller's Access."""
 
 
 @dataclass(frozen=True)

@@ -23,13 +23,13 @@ class ServerSettings(Settings):
     )
     keys: Path | None = Field(None, description="file of keys, made by `modegraph keys`, each with its own rights")
     audit_log: Path | None = Field(
-        None, description="file that records each addition and deletion of documents with its key"
+        None, description="file that records each addition and deletion of documents, and the key used"
     )
     public_url: str | None = Field(
         None,
         description="address at which readers reach the page, for links to passages; by default that of the request",
     )
-    writable: bool = Field(False, description="whether documents may be added and deleted over HTTP")
+    writable: bool = Field(False, description="whether clients may add documents, and delete them over HTTP")
     feedback: bool = Field(False, description="whether readers' feedback on answers is stored with the index")
     show_runs: Path | None = Field(None, description="folder of training runs to show to the operator; none by default")
     max_feedback_mb: int = Field(256, ge=1, description="MiB of feedback to store; more is refused")

@@ -47,7 +47,7 @@ class Metrics:
         )
 
     def count_tokens(self, model: str, key: str, usage: Any) -> None:
-        """Add the tokens of a completion requested with the key `key`; does nothing when the engine reports no usage."""
+        """Add the tokens of a completion requested with the key `key`; do nothing when the engine reports no usage."""
         if not isinstance(usage, dict):
             return
         for kind in ("prompt", "completion"):
@@ -86,7 +86,7 @@ class Tracing:
         yield Span()
 
     def close(self) -> None:
-        """Send the remaining spans; blocks until they are sent or given up."""
+        """Send the remaining spans, and wait until they are sent or given up."""
 
 
 def usage_values(usage: object) -> Values:

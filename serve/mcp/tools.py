@@ -112,7 +112,7 @@ class SearchResults(BaseModel):
 
 
 class FetchedText(BaseModel):
-    """Characters start to end of the text of a document; there is more where `end` is less than `length`."""
+    """Characters start to end of the text of a document; there is more if `end` is less than `length`."""
 
     id: str
     title: str

@@ -184,7 +184,7 @@ class WriteQueue:
         self._thread = ThreadPoolExecutor(1, "writing")
 
     async def write(self, edit: Edit) -> EditResult:
-        """Apply the edit and switch to the changed index; ApiError 409 when its turn does not come in time.
+        """Apply the edit and switch to the changed index; ApiError 409 when the edit's turn does not come in time.
 
         An edit that is cancelled before its turn is not applied.
         """

@@ -262,7 +262,7 @@ async def stream_text(
 
 
 async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:
-    """The engine's chunks unchanged; records their time and tokens as metrics and in a span."""
+    """The engine's chunks, unchanged; their time and tokens are recorded as metrics and in a span."""
     time_spent = services.metrics.generation.labels(model).time()
     with time_spent, services.tracing.span("generate", {MODEL: model}) as span:
         async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]

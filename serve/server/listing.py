@@ -18,7 +18,7 @@ from graph.types import Ints
 
 Order = Literal["source", "title", "date", "size"]
 DATE_KEYS = ("date", "updated", "modified", "published", "created", "year")
-"""Metadata keys that may hold a document's date; the first whose value begins with a year is used."""
+"""Metadata keys that may contain a document's date; the first whose value begins with a year is used."""
 PREVIEW_CHARS = 400
 _DATE = re.compile(r"[12]\d{3}(?!\d)(?:-\d\d(?:-\d\d)?)?")
 

@@ -59,7 +59,7 @@ class RetrievalOptions(Settings):
 
 
 class Retriever:
-    """Finds evidence. Evidence found without a model is cached by `CacheKey`; the cache holds the `CACHE_SIZE` most recently used entries."""
+    """Finds evidence. Evidence found without a model is cached by `CacheKey`; the cache contains the `CACHE_SIZE` most recently used entries."""
 
     def __init__(self, settings: ServerSettings, metrics: Metrics, tracing: Tracing) -> None:
         self._settings, self._metrics, self._tracing = settings, metrics, tracing

@@ -187,7 +187,7 @@ def test_bad_input_is_reported_and_writes_nothing(hashed_isles: Path, questions:
         ((hashed_isles, questions), "no --out"),
         ((hashed_isles, questions, "--out", out, "--mode", "magic"), "magic"),
         ((hashed_isles, questions, "--out", out, "--split", "all"), "--split all"),
-        ((hashed_isles, questions, "--out", mine), "holds other files"),
+        ((hashed_isles, questions, "--out", mine), "contains other files"),
         ((tmp_path / "nowhere", questions, "--out", out), "nowhere"),
     ]:
         with pytest.raises(UserError, match=message):

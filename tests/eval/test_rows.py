@@ -46,7 +46,7 @@ def test_pairs_that_share_a_prompt_give_one_prompt(world):
 def test_bad_input_is_reported(world, tmp_path):
     with pytest.raises(UserError, match=r"dev\.jsonl: no such file \(found: test\.jsonl, train\.jsonl\)"):
         read_rows(world.data, "dev")
-    with pytest.raises(UserError, match=r"test\.jsonl: a file\. Expected a folder that holds test\.jsonl\. Give "):
+    with pytest.raises(UserError, match=r"test\.jsonl: a file\. Expected a folder that contains test\.jsonl\. Give "):
         read_rows(world.data / "test.jsonl", "test")
     with pytest.raises(UserError, match=r"--context-size 7: no rows of this context size\. Expected one of 1, 2"):
         select_rows(read_rows(world.data, "test"), [7], None, 0)

@@ -234,7 +234,7 @@ def test_a_run_never_overwrites_an_existing_path(base: Path, data: Path, sft_run
         ({"data": "nowhere"}, r"nowhere/train\.jsonl: no such file"),
         (
             {"data": __file__},
-            r"test_runs\.py: a file\. Expected a folder that holds train\.jsonl\. Put it into a folder",
+            r"test_runs\.py: a file\. Expected a folder that contains train\.jsonl\. Put it into a folder",
         ),
         ({"max_length_tokens": 100}, r"train\.jsonl: \d+ of 12 rows are longer than max_length_tokens = 100"),
         ({"report_to": "trackio"}, "report_to = 'trackio', but trackio is not installed.*pip install trackio"),

@@ -225,7 +225,7 @@ def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Pa
 def test_a_data_path_that_is_not_a_folder_is_refused_with_an_error_that_names_it(base: Path, tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"rows\.jsonl: a file\. Expected a folder that holds train\.jsonl"):
+    with pytest.raises(UserError, match=r"rows\.jsonl: a file\. Expected a folder that contains train\.jsonl"):
         train_sft(SftSettings(model=str(base), data=str(file), output=str(tmp_path / "run")))
     with pytest.raises(UserError, match=r"nowhere/train\.jsonl: no such file"):
         train_sft(SftSettings(model=str(base), data=str(tmp_path / "nowhere"), output=str(tmp_path / "run")))

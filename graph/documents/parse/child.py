@@ -161,13 +161,13 @@ def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
 
 def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
     """The file with its title truncated; UserError for too much text or metadata."""
-    metadata_chars = len(json.dumps(dict(parsed.metadata)))
-    for size, what, limit in (
+    metadata_chars = len(json.dumps(dict(parsed.metadata), ensure_ascii=False))
+    for size, part, limit in (
         (len(parsed.text), "text", MAX_TEXT_CHARS),
         (metadata_chars, "metadata", MAX_METADATA_CHARS),
     ):
         if size > limit:
-            raise UserError(f"{file}: {size:,} characters of {what}", f"at most {limit:,}", "split the file")
+            raise UserError(f"{file}: {size:,} characters of {part}", f"at most {limit:,}", "split the file")
     return replace(parsed, title=parsed.title[:MAX_TITLE_CHARS])
 
 

@@ -30,7 +30,7 @@ def read(data: bytes, file: str) -> ParsedFile:
     if not fields or not block:
         return ParsedFile(title_of(text), text)
     body = text[block.end() :]
-    title = fields.pop("title", "")
+    title = fields.pop("title") if isinstance(fields.get("title"), str | int | float) else ""
     values: dict[str, Any] = {}
     for key, value in fields.items():
         name = RENAMED.get(key, key)
@@ -42,11 +42,11 @@ def _fields(fence: str, block: str) -> dict[str, Any]:
     """The keys of a block that have a value, with their values; {} if the block is not valid TOML (after a fence of +++) or YAML."""
     try:
         fields = tomllib.loads(block) if fence == "+++" else yaml.safe_load(block)
+        if not isinstance(fields, dict):
+            return {}
+        return {str(key): _value(value) for key, value in fields.items() if value is not None and value != ""}
     except (yaml.YAMLError, tomllib.TOMLDecodeError, ValueError):
         return {}
-    if not isinstance(fields, dict):
-        return {}
-    return {str(key): _value(value) for key, value in fields.items() if value is not None and value != ""}
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -61,4 +61,13 @@ def _value(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, str | int) or (isinstance(value, float) and isfinite(value)):
         return value
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(_with_text_keys(value), ensure_ascii=False, default=str)
+
+
+def _with_text_keys(value: Any, inside: tuple[int, ...] = ()) -> Any:
+    """A value whose mappings have strings as keys; ValueError if it contains itself, as a YAML anchor allows."""
+    if id(value) in inside:
+        raise ValueError("a value contains itself")
+    if isinstance(value, dict):
+        return {str(key): _with_text_keys(item, (*inside, id(value))) for key, item in value.items()}
+    return [_with_text_keys(item, (*inside, id(value))) for item in value] if isinstance(value, list) else value

@@ -140,10 +140,10 @@ def with_headings(page: str, headings: Sequence[str]) -> str:
     return join_blocks([*unmatched, *blocks])
 
 
-def check_count(count: int, what: str, file: str) -> None:
-    """UserError if a file has more than MAX_PAGES of `what`."""
+def check_count(count: int, unit: str, file: str) -> None:
+    """UserError if a file has more than MAX_PAGES of a `unit`, such as "pages"."""
     if count > MAX_PAGES:
-        raise UserError(f"{file}: {count:,} {what}", f"at most {MAX_PAGES:,}", "split the file")
+        raise UserError(f"{file}: {count:,} {unit}", f"at most {MAX_PAGES:,}", "split the file")
 
 
 def _delimiter(sample: str) -> str:

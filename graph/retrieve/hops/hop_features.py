@@ -195,10 +195,10 @@ OF_WAY = (
     *("best_pair", "bridge_cosine", "below_best_way"),
 )
 HOP_FEATURES = (*OF_QUESTION, *OF_PASSAGE, *OF_WAY)
-"""The columns, in order. `own` is a passage's score before links, `reached` its score after links, `lift` what the question's words add to it; `lead` is
-the difference between a score and the highest (for the highest itself in `own_lead` and `composed_lead`: the second highest). `similarity` is normalised
-similarity to the question; `cover` is the idf-weighted share of the question's words that a text contains, `…_in_question` the share of a text's words
-that the question contains. `order` is the passage's position in its document, `bridges_to` the number of bridges with a link to it.
+"""The columns, in order. `own` is a passage's score before links, `reached` its score after links, `lift` the part of `own` that the question's words add;
+`lead` is the difference between a score and the highest (for the highest itself in `own_lead` and `composed_lead`: the second highest). `similarity` is
+normalised similarity to the question; `cover` is the idf-weighted share of the question's words that a text contains, `…_in_question` the share of a text's
+words that the question contains. `order` is the passage's position in its document, `bridges_to` the number of bridges with a link to it.
 
 `link` is the proposition in which the bridge mentions the entity. `names_document`: the entity names the candidate's document; `mentions_entity`: the
 candidate mentions the entity; `bridge_titles` is the number of candidates whose documents the bridge names. `composed` are cosines with the

@@ -41,7 +41,7 @@ class Hop:
 class HopRanking:
     """The scores of all passages, as log odds if a trained hop gave them, and the number of `rows` that it scored.
 
-    `ways` maps each passage whose best row has a way to the rows of that way's proposition and entity.
+    `ways` gives, for each passage whose best row has a way, the rows of that way's proposition and entity.
     """
 
     scores_P: Floats

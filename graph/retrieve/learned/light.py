@@ -233,7 +233,7 @@ def best_of_passages(index: Index, values_P: Floats, rows_n: Ints) -> Floats:
 
 
 def first_span(index: Index, rows_n: Ints) -> tuple[Floats, Floats]:
-    """Start, in its document, and length of each candidate's first occurrence, in characters: [n], [n]."""
+    """Of each candidate's first occurrence, the start in the document and the length, in characters: [n], [n]."""
     data = index.data
     first_n = np.searchsorted(data.occurrence_proposition_M, rows_n)
     start_n = data.occurrence_start_M[first_n]
@@ -243,7 +243,7 @@ def first_span(index: Index, rows_n: Ints) -> tuple[Floats, Floats]:
 SELECTOR_FILE = "selector.safetensors"
 FORMAT = "modegraph selector, light, 2"
 HEADER = "selector"
-"""The only key of the file's metadata. Its value is one JSON object with all facts, so that equal selectors give equal bytes."""
+"""The only key of the file's metadata. Its value is one JSON object with everything but the arrays, so that equal selectors give equal bytes."""
 
 
 @dataclass(frozen=True)

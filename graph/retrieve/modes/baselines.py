@@ -73,7 +73,7 @@ def retrieve_hybrid(index: Index, query: Query, settings: RetrieveSettings) -> E
 
 
 def fuse_ranks(rankings: Sequence[Ints], count: int, constant: int = RANK_CONSTANT) -> Floats:
-    """RRF(d) = Σ_r 1 / (k + rank_r(d)) over `rankings` (rows, best first) of `count` items; 0 for items in no ranking: float32.
+    """RRF(d) = Σ_r 1 / (constant + rank_r(d)) over `rankings` (rows, best first) of `count` items; 0 for items in no ranking: float32.
 
     >>> fuse_ranks([np.array([2, 0]), np.array([2])], 3, constant=1).tolist()
     [0.3333333432674408, 0.0, 1.0]

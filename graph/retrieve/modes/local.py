@@ -101,7 +101,7 @@ def _explore(
     count: int,
     settings: SuggestSettings,
 ) -> Ints:
-    """New rows, each once: for every open question, the walk from `pool` and similarity suggest propositions, and the selector prunes them."""
+    """New rows, each once: for every open question, the walk from `pool` suggests propositions, similarity adds others, and the selector prunes them."""
     known = set(selected)
     new: dict[int, None] = {}
     for query, similarity_N in open_queries:

@@ -4,7 +4,7 @@ One call makes the plan (§3.2), which is validated before any other call; sub-q
 reranked by the answers on which it depends (§3.3). If one of these answers is missing, the sub-question is skipped. Without a model, with an
 invalid plan, or with one that does not split the question, `hops` searches with the whole question.
 
-Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, D dimensions."""
+Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, Q questions, D dimensions."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ class SubQuery:
 
 
 def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSettings) -> dict[str, FoundNodes]:
-    """The `settings.top_k` best nodes for each question, by its text; reranked by the findings on which the question depends, if any."""
+    """The `settings.top_k` best nodes for each question, keyed by its text; reranked by the findings on which the question depends, if any."""
     vectors_QD = index.encode_queries([query.text for query in queries])
     nodes_of = {}
     for query, vector_D in zip(queries, vectors_QD, strict=True):

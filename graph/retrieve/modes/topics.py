@@ -4,7 +4,7 @@ The model that extracts propositions names the topics; the similarity of a topic
 extraction by rules, which names no topics, each document counts as a topic: in the paper, too, most topics belong to one document. Here the
 mean score of a path's statements guides the beam; in the published method, a reranker does.
 
-Legend: K topics, N propositions.
+Legend: K topics, N propositions, F paths of the frontier, L propositions of a path, X pairs of a path and a next proposition.
 """
 
 from functools import partial

@@ -1,6 +1,6 @@
 """What a question mentions: documents by title, entities of the index (keywords, HLG Eq. 1–3), or the whole collection.
 
-Legend: N propositions, E entities, W keywords."""
+Legend: N propositions, E entities, T names of documents, W keywords."""
 
 import re
 from bisect import bisect_left, bisect_right

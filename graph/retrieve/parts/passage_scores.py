@@ -1,7 +1,7 @@
 """A passage's own score: the mean of its similarity and that of its best proposition, raised if the passage contains words of the question (words.py) or if
 the question names its document.
 
-Legend: P passages, N propositions, D dimensions.
+Legend: P passages, N propositions, D dimensions, R some passages, X pairs of such a passage and a proposition in it.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,8 @@ NAMED_BONUS = 0.5
 OTHER_PASSAGES_SHARE = 0.25
 """A named document's best passage gets the whole NAMED_BONUS, its other passages this share of it."""
 MAX_SCANNED_PROPOSITIONS, SCANNED_PASSAGES = 150_000, 5_000
-"""When all passages are scored, so are all propositions if there are at most MAX_SCANNED_PROPOSITIONS of them, else those of the SCANNED_PASSAGES nearest passages."""
+"""When all passages are scored, so are all propositions if there are at most MAX_SCANNED_PROPOSITIONS of them, else those of the SCANNED_PASSAGES nearest
+passages."""
 NEAREST_CANDIDATES, BM25_CANDIDATES, SAMPLE_SIZE = 2_000, 1_000, 1_000
 """If passages have an ANN index: how many of the nearest passages and how many of those with the highest BM25 are scored, and the size of the
 sample from which the scale is estimated."""

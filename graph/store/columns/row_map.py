@@ -1,6 +1,6 @@
 """The map from the rows of the previous generation to the current rows: some are deleted, others inserted between the remaining rows.
 
-A map stores only the changes, so a small change to many rows costs little.
+A map stores only the changes, so a few changes among many rows cost little.
 Legend: L previous rows, N current rows, K inserted rows, G deleted rows, X requested rows, F rows that were looked up.
 """
 

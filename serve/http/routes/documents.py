@@ -1,6 +1,6 @@
 """/v1/documents: the documents of the index; with --writable also additions, uploads and deletions, which the audit log records.
 
-The name of an uploaded file becomes the document's source and is never used as a path (above 1 MiB, the content is held in an unnamed
+The name of an uploaded file becomes the document's source and is never used as a path (above 1 MiB, the content is stored in an unnamed
 temporary file). Names that lead out of their folder are refused nevertheless, since other programs may use sources as file names. Plain text
 is read here, other formats in a process that is killed when the client disconnects. `add_documents` is shared with the MCP tools."""
 

@@ -1,6 +1,6 @@
 """/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no counterpart to file_search.
 
-The request is translated to one for a chat completion, and the result to a message or its stream of events. Each text block has the citations that end it."""
+The request is translated to one for a chat completion, and the result to a message or its stream of events. Each text block has the citations at its end."""
 
 from __future__ import annotations
 

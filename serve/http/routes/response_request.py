@@ -1,6 +1,7 @@
 """Requests to /v1/responses: with the tool file_search they are answered from the index, without it by the engine itself.
 
-The input must be text. It is passed on to the engine, or parsed into the turns of a conversation that is answered from the index."""
+The input must be text, or calls of the client's functions and their results. It is passed on to the engine, or (text only) parsed into the turns
+of a conversation that is answered from the index."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from serve.server.chat_request import AnswerOptions, ChatRequest, chat_request
 
 ITEM_KINDS = frozenset({"message", "function_call", "function_call_output", "reasoning"})
 PART_KINDS = frozenset({"input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text"})
-"""The types allowed for input items and for their parts; each may occur in either place. They are text, and calls of the client's functions."""
+"""The types allowed for input items and for their parts; each may occur in either place. They cover text, and calls of the client's functions."""
 NAME_FIELDS = frozenset({"type", "role", "id", "status", "call_id", "name"})
 """Fields of an item that are passed on without escaping."""
 TEXT_FIELDS = frozenset({"text", "refusal", "arguments"})
@@ -29,7 +30,7 @@ SKIPPED_ITEMS = frozenset({"reasoning", "file_search_call"})
 
 
 def text_only(value: Any, escape: Callable[[str], str], location: str) -> Any:
-    """An input, or the content of one of its items, with special tokens escaped; ApiError 400 with the location of anything but text."""
+    """An input, or the content of one of its items, with special tokens escaped; ApiError 400 with the location of anything but text and function calls."""
     if isinstance(value, str):
         return escape(value)
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
@@ -108,7 +109,7 @@ class ResponsesRequest(EngineFields):
         return any(isinstance(tool, FileSearch) for tool in self.tools or ())
 
     def for_engine(self, escape: Callable[[str], str]) -> dict[str, Any]:
-        """The request for the engine, with special tokens escaped; ApiError 400 for an input other than text, and for fields that need file_search."""
+        """The request for the engine, with special tokens escaped; ApiError 400 as in `text_only`, and for fields that need file_search."""
         if RESULTS in (self.include or ()):
             raise not_supported("include", f"{RESULTS} needs the tool file_search")
         if self.retrieval is not None:

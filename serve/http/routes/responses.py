@@ -1,7 +1,7 @@
 """/v1/responses: OpenAI's Responses protocol, answered from the index if the request has the tool file_search.
 
 Without the tool the request is passed to the engine, field by field, if the engine supports the protocol. The events are in the order of the
-Open Responses specification; the last one holds the complete response, which is all that a request without `stream` gets."""
+Open Responses specification; the last one contains the complete response, which is all that a request without `stream` gets."""
 
 from __future__ import annotations
 

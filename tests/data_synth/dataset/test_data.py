@@ -126,7 +126,7 @@ def test_unreadable_files_and_files_in_an_unknown_format_are_refused(tmp_path: P
         (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
         (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
         (tmp_path / "nowhere.jsonl", "nowhere.jsonl: no such file. Expected a .jsonl or .parquet file"),
-        (tmp_path / "b.jsonl" / "train.jsonl", "b.jsonl: a file. Expected a folder that holds train.jsonl"),
+        (tmp_path / "b.jsonl" / "train.jsonl", "b.jsonl: a file. Expected a folder that contains train.jsonl"),
         (write(tmp_path / "c.parquet", "no parquet"), "cannot be read"),
     ]:
         with pytest.raises(UserError, match=message):
@@ -218,7 +218,7 @@ def test_a_second_import_of_a_set_replaces_the_first(kind: str, tmp_path: Path) 
         assert [each.id for each in read_questions(tmp_path / "out" / "questions.jsonl")] == list(numbers)
     (tmp_path / "foreign").mkdir()
     write(tmp_path / "foreign" / "questions.jsonl", common)
-    with pytest.raises(UserError, match="holds other files"):
+    with pytest.raises(UserError, match="contains other files"):
         run("import", kind, tmp_path / "x.jsonl", "--out", tmp_path / "foreign")
 
 

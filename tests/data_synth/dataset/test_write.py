@@ -143,10 +143,10 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".unfinished").mkdir()
     check_folder(tmp_path)
     (tmp_path / "README.md").write_text("my thesis")
-    with pytest.raises(UserError, match=r"holds other files \('README\.md'\)"):
+    with pytest.raises(UserError, match=r"contains other files \('README\.md'\)"):
         check_folder(tmp_path)
     (tmp_path / "summary.json").write_text("[]")
-    with pytest.raises(UserError, match="holds other files"):
+    with pytest.raises(UserError, match="contains other files"):
         check_folder(tmp_path)
     with pytest.raises(UserError, match="a file"):
         check_folder(tmp_path / "README.md")

@@ -1,5 +1,7 @@
 """Contexts under a token budget (docs/developers/behaviours.md, 25): the best excerpts that fit; one that does not fit is skipped."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from graph.answer.context import TokenBudget, build_context, of_passage, token_budget
 from graph.answer.prompt import answer_messages, numbered_excerpt
 from graph.errors import UserError
-from graph.types import Evidence, Passage, Scored
+from graph.types import Evidence, Finding, Passage, Scored
 
 
 def words(text: str) -> int:
@@ -30,6 +32,15 @@ def test_an_excerpt_that_does_not_fit_is_skipped() -> None:
     assert chosen_ids([4, 50, 3, 9, 1], 2, 11) == ["p0", "p2"]
     assert chosen_ids([4, 50, 3, 9, 1], 5, 100) == ["p0", "p1", "p2", "p3", "p4"]
     assert chosen_ids([], 5, 4) == []
+
+
+def test_a_finding_that_does_not_fit_leaves_the_limit_of_the_others_as_it_is() -> None:
+    long = Finding("Who " * 50, "Ada", (), 1.0)
+    short = Finding("Who?", "Ada", (), 0.5)
+    found = replace(evidence([1, 1, 1]), findings=(long, short))
+    chosen = build_context(found, 2, TokenBudget(30, words))
+    assert [excerpt.title for excerpt in chosen] == ["Found on the way", "", ""]
+    assert [excerpt.text for excerpt in chosen][0] == "Who? Ada"
 
 
 def test_when_nothing_fits_the_error_states_the_length_needed() -> None:

@@ -37,7 +37,7 @@ CHECKER = SupportChecker(EXCERPTS, word_verifier(""))
 
 
 def run_gates(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
-    """Split a text at these offsets and feed it to a citation gate and then to a support gate; returns the output and the support gate."""
+    """Split a text at these offsets and feed it to a citation gate and then to a support gate; return the output and the support gate."""
     citations, support, passed = CitationGate(len(EXCERPTS)), SupportGate("content", CHECKER), 0
     output = ""
     pieces = [text[first:last] for first, last in pairwise((0, *sorted(at), len(text)))]

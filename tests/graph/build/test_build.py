@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import graph.build.build
 from graph.build.build import Edit, build_index, edit_index
 from graph.build.lifecycle import repair_index, verify_index
 from graph.build.stores import open_for_writing, settings_for
@@ -204,6 +205,33 @@ def test_a_second_writer_reports_that_it_waits_and_then_writes(
     second.join(60)
     assert "new" in open_index(tmp_path / "i").sources()
     assert re.search(rf"being written by process {os.getpid()}.*; waiting until it is done", capfd.readouterr().err)
+
+
+def test_a_run_that_fails_does_not_delete_the_index_that_another_has_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = graph.build.build._prepare_folder
+
+    def prepare_while_another_run_builds(folder: Path) -> bool:
+        was_empty = prepare(folder)
+        with monkeypatch.context() as patch:
+            patch.setattr("graph.build.build._prepare_folder", prepare)
+            build(folder, ISLES)
+        return was_empty
+
+    monkeypatch.setattr("graph.build.build._prepare_folder", prepare_while_another_run_builds)
+    other = SETTINGS.model_copy(update={"max_passage_tokens": 77})
+    with pytest.raises(UserError, match="max_passage_tokens = 77, but this index was made with"):
+        build_index(tmp_path / "i", ISLES, other, lambda spec: HashEncoder())
+    assert len(open_index(tmp_path / "i").sources()) == 5
+
+
+@in_both_stores
+def test_an_edit_that_deletes_nothing_makes_no_generation(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    before = read_manifest(tmp_path / "i").generation
+    edit_index(tmp_path / "i", lambda: [Edit(delete="nowhere")], lambda spec: HashEncoder())
+    assert read_manifest(tmp_path / "i").generation == before
 
 
 @in_both_stores

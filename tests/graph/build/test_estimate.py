@@ -1,5 +1,6 @@
 """A plan predicts the work of a run, and touches neither the network nor the index."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from graph.build.estimate import Prices, plan_build
 from graph.build.lifecycle import delete_documents
 from graph.errors import UserError
 from graph.store.index_settings import IndexSettings
-from graph.types import Document
+from graph.types import Document, Floats
 from modegraph.cli import open_model
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server, extraction_reply
@@ -36,6 +37,22 @@ def test_a_plan_counts_documents_passages_and_texts_exactly_if_extraction_uses_r
     assert sum("town" in text for text in again.encoded[:4]) == 2
     settings = RULES.model_copy(update={"summary_model": "openai:m@http://127.0.0.1:9/v1"})
     assert "the calls for summaries" in plan_build(tmp_path / "i", ISLES, settings, encoder).not_counted
+
+
+def test_texts_that_an_interrupted_run_did_not_encode_are_counted(tmp_path: Path) -> None:
+    class Stopped(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> Floats:
+            if self.encoded:
+                raise KeyboardInterrupt
+            return super().encode(texts)
+
+    stopped, working = Stopped(), HashEncoder()
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tmp_path / "i", ISLES, RULES, lambda spec: stopped)
+    plan = plan_build(tmp_path / "i", ISLES, RULES, encoder)
+    report = build_index(tmp_path / "i", ISLES, RULES, lambda spec: working)
+    assert plan.unchanged == 5 and 0 < plan.encoder_texts == len(working.encoded) - report.summaries
+    assert plan_build(tmp_path / "i", ISLES, RULES, encoder).encoder_texts == 0
 
 
 def test_a_document_with_a_nul_character_is_unchanged_once_it_is_indexed(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_no_markup_makes_parsing_fail(markup: str) -> None:
 
 
 def test_hostile_files_are_read_or_refused_within_limits() -> None:
-    """Each kind of hostile file, within the limits of the worker; benchmarks/uploads.py reads 300 files of up to 1 MB."""
+    """Each kind of hostile file, within the limits of the worker; benchmarks/uploads.py reads 300 files of up to 1 MiB."""
     limits, parsed = Limits(seconds=0.5, memory_mb=256), []
     with ParseWorker(limits) as worker:
         for number in range(len(HTML) + len(PDF)):
@@ -201,7 +201,7 @@ def test_hostile_files_are_read_or_refused_within_limits() -> None:
 def test_a_file_over_a_limit_is_refused_with_the_remedy(tmp_path: Path) -> None:
     slow, large = tmp_path / "slow.pdf", tmp_path / "large.pdf"
     slow.write_bytes(forms(14, 10)(Random(0), 0))
-    with pytest.raises(UserError, match=r"slow\.pdf: not read in 0\.3 s of processor time.*--file-seconds"):
+    with pytest.raises(UserError, match=r"slow\.pdf: not read in 0\.3 s of processor time or 1\.8 s of elapsed time.*--file-seconds"):
         list(read_documents(slow, print, Limits(seconds=0.3)))
     large.write_bytes(bomb(b"BT (salt) Tj ET\n", 70)(Random(0), 1 << 20))
     with pytest.raises(UserError, match=r"large\.pdf: needs more than 128 MiB of memory.*--file-memory-mb"):
@@ -226,11 +226,13 @@ def test_a_truncated_reply_counts_as_no_reply() -> None:
     """A reader that is killed while it writes leaves such a reply: the error names the file, and a new process reads the next one."""
     cut = """import sys; sys.stdin.buffer.readline()
 sys.stdout.write('{"bytes": 99, "signal": 0, "code": 0, "cpu_s": 0.0, "peak_mb": 1.0}\\n{"title": "a", "te')"""
-    with ParseWorker(Limits()) as worker:
-        worker._process = subprocess.Popen([sys.executable, "-c", cut], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        with pytest.raises(UserError, match=r"a\.html"):
-            worker.parse(b"<p>a", ".html", "a.html")
-        assert worker.parse(b"<p>c", ".html", "c.html").text == "c"
+    for ending, named in (("", "status 0"), ("; sys.stdout.flush(); import os; os.kill(os.getpid(), 9)", "signal 9")):
+        with ParseWorker(Limits()) as worker:
+            command = [sys.executable, "-c", cut + ending]
+            worker._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            with pytest.raises(UserError, match=rf"a\.html: its reader ended with {named}"):
+                worker.parse(b"<p>a", ".html", "a.html")
+            assert worker.parse(b"<p>c", ".html", "c.html").text == "c"
 
 
 def test_closing_the_worker_stops_its_processes() -> None:

@@ -126,6 +126,14 @@ VALID = [
         },
     ),
     ValidFile(
+        "keys.md",
+        b"---\ntitle: [Tides, Salt]\nheights: {2026-03-02: 4, low: {1: 2}}\n---\n# Other\n\nHigh.\n",
+        "Other",
+        "# Other\n\nHigh.\n",
+        {"title": ["Tides", "Salt"], "heights": '{"2026-03-02": 4, "low": {"1": 2}}'},
+    ),
+    ValidFile("loop.md", b"---\ntags: &x [*x]\n---\nHigh.\n", "loop", "---\ntags: &x [*x]\n---\nHigh.\n", {}),
+    ValidFile(
         "origins.md",
         b"---\norigin: Lisbon\nsource: [https://example.org, print]\n---\nHigh.\n",
         "origins",

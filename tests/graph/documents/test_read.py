@@ -70,6 +70,8 @@ def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
         ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON array"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "1", "text": "y"}\n', "line 2: id '1' is also the id of"),
         ("a.jsonl", b'{"id": "1", "text": "\xff"}\n', "a.jsonl line 1: byte 0xff"),
+        ("a.jsonl", b'{"id": "1", "text": "x", "title": 0}\n', "a.jsonl line 1: 'title' is 0"),
+        ("a.jsonl", b'{"id": "1", "text": "x", "metadata": []}\n', "a.jsonl line 1: 'metadata' is []"),
         ("a.jsonl", b"", "no documents"),
         ("a.txt", b"caf\xe9", "byte 0xe9 at offset 3 is not UTF-8"),
         ("a.md", b"PK\x03\x04\x00\x00", "byte 0x00 at offset 4 (a binary file)"),

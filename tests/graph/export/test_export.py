@@ -146,7 +146,7 @@ def test_tables_in_memory_equal_those_on_disk(index: Index, tmp_path: Path) -> N
         assert table.equals(pq.read_table(tmp_path / "tables" / f"{name}.parquet")), name
 
 
-def test_parquet_tables_hold_every_row_and_vector(index: Index, tmp_path: Path) -> None:
+def test_parquet_tables_contain_every_row_and_vector(index: Index, tmp_path: Path) -> None:
     counts = write_parquet(index, tmp_path / "tables")
     tables = {file.stem: pq.read_table(file) for file in (tmp_path / "tables").iterdir()}
     assert sorted(tables) == sorted([*NODE_TABLES.values(), "occurrences", "edges"])

@@ -50,7 +50,7 @@ def write_adapter(folder: Path, **options: object) -> Path:
 
 
 def base_of(folder: Path, family: str = "qwen2") -> Path:
-    """Write a base model of a family, only its configuration, inside `folder`; returns the model's folder."""
+    """Write a base model of a family, only its configuration, inside `folder`; return the model's folder."""
     base = folder / f"base-{family}"
     base.mkdir(exist_ok=True)
     (base / "config.json").write_text(json.dumps({"model_type": family}))

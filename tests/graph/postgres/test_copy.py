@@ -141,7 +141,7 @@ def test_a_copy_of_a_compacted_index_equals_it_byte_for_byte(tmp_path: Path, dat
     assert derived_files(tmp_path / "back") == derived_files(tmp_path / "index")
 
 
-def test_a_database_holds_one_index_and_is_not_overwritten(folder: Path, database: str, tmp_path: Path) -> None:
+def test_a_database_contains_one_index_and_is_not_overwritten(folder: Path, database: str, tmp_path: Path) -> None:
     copy_to_database(folder, database)
     assert "already contains an index. Expected a database without one" in refusal(
         lambda: copy_to_database(folder, database)
@@ -205,6 +205,21 @@ def test_a_copy_whose_arrays_cannot_be_made_keeps_its_rows(folder: Path, databas
     assert tables_of(tmp_path / "back" / SQLITE_FILE, COPIED_TABLES[1:]) == tables_of(
         folder / SQLITE_FILE, COPIED_TABLES[1:]
     )
+
+
+def test_a_role_with_a_statement_timeout_can_copy_a_large_index(
+    folder: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy_to_database(folder, database)
+    receive, timeouts = graph.build.copy_index._receive, set()
+
+    def noted(connection: Any, file: sqlite3.Connection, table: str) -> int:
+        timeouts.add(connection.execute("SHOW statement_timeout").fetchone()[0])
+        return receive(connection, file, table)
+
+    monkeypatch.setattr("graph.build.copy_index._receive", noted)
+    copy_to_folder(f"{database}?options=-c%20statement_timeout%3D60000", tmp_path / "back", encoder)
+    assert timeouts == {"0"}
 
 
 def test_an_interrupted_copy_leaves_the_folder_empty(

@@ -12,16 +12,9 @@ from graph.answer.context import rank_excerpts
 from graph.index.filters import parse_condition
 from graph.index.index import Index
 from graph.index.normalised_similarity import usual_cosine
+from graph.retrieve.absence import COEFFICIENTS_F, absence, absence_features, share_of, word_weights
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.retrieve import (
-    COEFFICIENTS_F,
-    absence,
-    absence_features,
-    retrieve,
-    retrieve_many,
-    share_of,
-    word_weights,
-)
+from graph.retrieve.retrieve import retrieve, retrieve_many
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS, stem
 from graph.types import Document, Evidence

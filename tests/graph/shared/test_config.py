@@ -56,7 +56,7 @@ def test_overrides_take_precedence_over_the_file(tmp_path: Path) -> None:
         ("learning_rate: 1", [], "'model' is missing"),
         ("modle: a", [], "unknown key 'modle'. Did you mean 'model'?"),
         ("model: a\nbeard: 1", [], "unknown key 'beard'. Known keys: learning_rate"),
-        ("- a", [], "holds a list"),
+        ("- a", [], "contains a list"),
         ("a: [", [], "not valid YAML"),
         ("model: a", ["nonsense"], "--set nonsense"),
         ("model: a", ["model.size=1"], "model is the value 'a'"),

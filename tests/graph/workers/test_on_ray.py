@@ -39,7 +39,7 @@ pytestmark = pytest.mark.machines
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayWorkers]:
-    """Two workers, started in a folder that holds a user's own graph.py; a third processor is left for other drivers."""
+    """Two workers, started in a folder that contains a user's own graph.py; a third processor is left for other drivers."""
     folder = tmp_path_factory.mktemp("user")
     (folder / "graph.py").write_text("raise SystemExit('a file of the user')")
     with pytest.MonkeyPatch.context() as patch:

@@ -71,7 +71,7 @@ def test_a_file_without_rows_and_a_missing_file_are_refused(tmp_path: Path) -> N
 
 def test_a_file_instead_of_its_folder_is_refused_with_a_remedy(data: Path, tmp_path: Path) -> None:
     file = data / "train.jsonl"
-    with pytest.raises(UserError, match=f"{file}: a file. Expected a folder that holds train.jsonl. Give {data}$"):
+    with pytest.raises(UserError, match=f"{file}: a file. Expected a folder that contains train.jsonl. Give {data}$"):
         read_splits(file)
     (tmp_path / "pairs.jsonl").write_bytes(file.read_bytes())
     with pytest.raises(UserError, match=r"pairs.jsonl: a file. .*. Put it into a folder as train.jsonl, and give that"):

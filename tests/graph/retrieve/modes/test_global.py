@@ -82,7 +82,7 @@ def test_refined_queries_equal_a_calculation_by_hand(guilds: Index) -> None:
 
 @given(st.integers(1, 60), st.integers(1, 12))
 @settings(max_examples=30, deadline=None)
-def test_parts_hold_every_row_once_and_differ_in_size_by_at_most_one(guilds: Index, rows: int, count: int) -> None:
+def test_parts_contain_every_row_once_and_differ_in_size_by_at_most_one(guilds: Index, rows: int, count: int) -> None:
     chosen = np.arange(rows)
     parts = partition(guilds, chosen, count)
     assert sorted(np.concatenate(parts).tolist()) == chosen.tolist()
@@ -182,7 +182,7 @@ def test_the_cover_stays_within_its_budget_and_omits_no_affordable_community_wit
         assert cost[row] > left or not set(members[row]) & set(anchors) - covered
 
 
-def test_candidates_are_of_medium_size_and_hold_propositions_only() -> None:
+def test_candidates_are_of_medium_size_and_contain_only_propositions() -> None:
     sizes, parents = [151, 150, 10, 9, 9], [-1, 0, 1, 1, -1]
     nested = NestedCommunities(tuple(np.arange(size) for size in sizes), np.array(parents))
     rows, block = candidate_communities(nested, 8)

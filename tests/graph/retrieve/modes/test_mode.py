@@ -122,7 +122,7 @@ def test_after_two_replies_that_are_not_plans_the_index_is_searched_with_the_who
 
 @given(st.lists(st.sets(st.integers(1, 8)), min_size=1, max_size=8))
 @settings(max_examples=80, deadline=None)
-def test_levels_hold_each_step_once_after_all_the_steps_it_needs(needs: list[set[int]]) -> None:
+def test_levels_contain_each_step_once_after_all_the_steps_it_needs(needs: list[set[int]]) -> None:
     steps = [SubQuestion(text="q " + " ".join(f"{{{n}}}" for n in each)) for each in needs]
     fault = find_fault(Plan(sub_questions=steps))
     # A slow reference: |steps| times, add the steps whose needs are met.

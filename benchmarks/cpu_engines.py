@@ -112,12 +112,13 @@ def main() -> int:
     if arguments.measure:
         print(json.dumps(measure(arguments.measure, arguments.answers)))
         return 0
+    kinds = [kind for kind in arguments.specs if kind != "vllm" or os.environ.get("MODEGRAPH_VLLM_PYTHON")]
+    if not kinds:
+        parser.error("argument --specs: vllm needs MODEGRAPH_VLLM_PYTHON. Set it to the path of vLLM's Python")
     figures: dict[str, float | str] = {}
     answers: dict[str, list[str]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for kind in arguments.specs:
-            if kind == "vllm" and not os.environ.get("MODEGRAPH_VLLM_PYTHON"):
-                continue
+        for kind in kinds:
             spec = f"{kind}:{arguments.model}"
             if kind.startswith("gguf-"):
                 spec = f"gguf:{convert_to_gguf(arguments.model, kind.removeprefix('gguf-'), Path(folder))}"

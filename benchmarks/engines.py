@@ -39,8 +39,8 @@ from graph.workers.engines import ENGINES, open_workers
 
 MAX_RAY_TO_LOCAL = 1.15
 MARK, POLL_S = "MODEGRAPH_ENGINES_RUN", 0.2
-NOT_DERIVED = ("index.", "writer")
-"""Beginnings of the names of files that are not derived from the rows: the database and the writers' locks."""
+NOT_DERIVED = ("index.", "ledger.", "writer")
+"""Beginnings of the names of files that are not derived from the rows: the databases of rows and of model calls, and the writers' locks."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Work:
     @property
     def name(self) -> str:
         part = f", 1 document in {self.every}" if self.every > 1 else ""
-        return f"{'invented' if self.corpus is None else self.corpus.name}{part}{', stub encoder' if self.stub else ''}"
+        return f"{'invented' if self.corpus is None else self.corpus}{part}{', stub encoder' if self.stub else ''}"
 
     def documents(self) -> Iterator[Document]:
         if self.corpus is None:
@@ -108,16 +108,13 @@ def processor_seconds(mark: str) -> dict[int, float]:
     return seconds
 
 
-def is_same(first: Path, second: Path, encoder: OpenEncoder) -> bool:
-    """Compact both indexes, and return whether they then have the same rows, and the same derived files byte for byte."""
-    rows, files = [], []
-    for folder in (first, second):
-        compact_index(folder, encoder)
-        with sqlite3.connect(folder / SQLITE_FILE) as database:
-            rows.append(list(database.iterdump()))
-        derived = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(NOT_DERIVED)]
-        files.append({str(file.relative_to(folder)): file.read_bytes() for file in derived})
-    return rows[0] == rows[1] and files[0] == files[1]
+def contents_of(folder: Path, encoder: OpenEncoder) -> tuple[list[str], dict[str, bytes]]:
+    """Return the rows of an index, as SQL, and its derived files once it is compact; compact it."""
+    with sqlite3.connect(folder / SQLITE_FILE) as database:
+        rows = list(database.iterdump())
+    compact_index(folder, encoder)
+    derived = [file for file in folder.rglob("*") if file.is_file() and not file.name.startswith(NOT_DERIVED)]
+    return rows, {str(file.relative_to(folder)): file.read_bytes() for file in derived}
 
 
 def main() -> int:
@@ -141,7 +138,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as folder:
             folders = {engine: Path(folder) / engine for engine in ENGINES}
             times = {engine: measure(engine, work, out) for engine, out in folders.items()}
-            same = is_same(*folders.values(), work.open_encoder)
+            first, second = (contents_of(out, work.open_encoder) for out in folders.values())
         for engine, (processor_s, clock_s) in times.items():
             figures |= {
                 f"{work.name}: {engine}, processor s": processor_s,
@@ -150,7 +147,9 @@ def main() -> int:
         ratio = times["ray"][0] / times["local"][0]
         checks += [
             Check(f"{work.name}: processor time of ray / local", ratio, MAX_RAY_TO_LOCAL, at_least=False),
-            Check(f"{work.name}: the same rows and, compacted, the same bytes", float(same), 1, at_least=True),
+            Check(
+                f"{work.name}: the same rows and, compacted, the same bytes", float(first == second), 1, at_least=True
+            ),
         ]
     return print_report("engines", figures, checks, arguments.json)
 

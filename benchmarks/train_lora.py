@@ -32,7 +32,7 @@ from train.model.packing import HALF_PRECISION_TRIAL_NATS
 from train.preference.preference import read_preference_data, response_group_trainer
 from train.run.data import pair_dataset, read_preferences
 from train.run.loop import completion_logits_only, load_start, lora_config, quiet_libraries, trainer_arguments
-from train.run.settings import DpoSettings, LoraSettings, MsSettings, PreferenceSettings
+from train.run.settings import DpoSettings, LoraSettings, MsSettings
 
 COMPARISONS = (("trl", "plain-2", "packed-2"), ("plain-8", "packed-8"))
 PROMPTS = {2: 2, 8: 1}  # prompts in a step, by K
@@ -72,7 +72,7 @@ def write_rows(folder: Path, responses: int, count: int) -> None:
     write_jsonl(folder / "train.jsonl", rows)
 
 
-def settings_of(variant: str, model: str, folder: Path, steps: int) -> PreferenceSettings:
+def settings_of(variant: str, model: str, folder: Path, steps: int) -> MsSettings | DpoSettings:
     """Write the rows of a variant to `folder`, and return its settings."""
     responses = int(variant[-1]) if variant != "trl" else 2
     write_rows(folder, responses, PROMPTS[responses])
@@ -92,14 +92,14 @@ def settings_of(variant: str, model: str, folder: Path, steps: int) -> Preferenc
     )
 
 
-def our_trainer(settings: PreferenceSettings, folder: Path) -> object:
+def our_trainer(settings: MsSettings | DpoSettings, folder: Path) -> object:
     """The trainer of `train dpo` for pairs, else of `train ms`."""
     tokenizer = load_tokenizer(settings.model)
-    data = read_preference_data(settings, tokenizer, 0.0)
+    data = read_preference_data(settings, tokenizer)
     return response_group_trainer(settings, "dpo" if data.pairs else "ms", data, tokenizer, folder)
 
 
-def trl_trainer(settings: PreferenceSettings, folder: Path) -> DPOTrainer:
+def trl_trainer(settings: MsSettings | DpoSettings, folder: Path) -> DPOTrainer:
     """DPOTrainer on the same model, arguments and token ids, with log π_ref precomputed."""
     tokenizer = load_tokenizer(settings.model)
     model = load_start(settings, tokenizer)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from time import perf_counter, process_time
 
 import torch
@@ -49,11 +50,12 @@ def measure_comparisons(
 def measure_in_turn(
     script: str, variants: Sequence[str], options: Mapping[str, object], steps: int
 ) -> dict[str, Measurement]:
-    """The result that `script --measure VARIANT --steps STEPS --NAME VALUE …` prints for each variant, with the steps of all variants interleaved."""
+    """The result that `script --measure VARIANT --steps STEPS --NAME VALUE …` prints for each variant, with the steps of all variants interleaved.
+    If one fails, all are killed."""
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1"}
-    running = [
-        subprocess.Popen(
+    running = {
+        variant: subprocess.Popen(
             [sys.executable, "-P", script, "--measure", variant, "--steps", str(steps), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -61,14 +63,21 @@ def measure_in_turn(
             env=environment,
         )
         for variant in variants
-    ]
-    for _ in range(steps):
-        for process in running:
-            process.stdin.write("go\n")
-            process.stdin.flush()
-            while (line := process.stdout.readline()) and line.strip() != DONE:
-                pass
-    return {variant: _result(variant, process) for variant, process in zip(variants, running, strict=True)}
+    }
+    try:
+        for _ in range(steps):
+            for variant, process in running.items():
+                with suppress(BrokenPipeError):
+                    process.stdin.write("go\n")
+                    process.stdin.flush()
+                while (line := process.stdout.readline()) and line.strip() != DONE:
+                    pass
+                if not line:
+                    _result(variant, process)
+        return {variant: _result(variant, process) for variant, process in running.items()}
+    finally:
+        for process in running.values():
+            process.kill()
 
 
 def _result(variant: str, process: "subprocess.Popen[str]") -> Measurement:

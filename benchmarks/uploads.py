@@ -82,6 +82,7 @@ def main() -> int:
     checks = [
         Check("longest processor time, s", slowest.cpu_s, MAX_S, at_least=False),
         Check("most memory, MiB", largest.peak_mb, MAX_MB, at_least=False),
+        Check("chats during the uploads", len(chats), 1, at_least=True),
         Check("slowest chat, s", slowest_chat_s, MAX_S, at_least=False),
     ]
     return print_report("uploads", figures, checks, options.json)
@@ -115,10 +116,11 @@ async def upload_all(numbers: Sequence[int], seed: int, scratch: Path) -> tuple[
     ):
         async with httpx2.AsyncClient(timeout=300, trust_env=False) as client:
             slots, chats = asyncio.Semaphore(CONCURRENT_UPLOADS), list[float]()
-            chatting = asyncio.create_task(chat(client, address, chats))
-            uploads = [upload(client, address, number, seed, slots) for number in numbers]
-            results = await asyncio.gather(*uploads)
-            chatting.cancel()
+            async with asyncio.TaskGroup() as group:
+                chatting = group.create_task(chat(client, address, chats))
+                uploads = [upload(client, address, number, seed, slots) for number in numbers]
+                results = await asyncio.gather(*uploads)
+                chatting.cancel()
             return results, chats
 
 

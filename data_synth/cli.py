@@ -4,7 +4,7 @@ Of the commands of `synth`, those that make labelled rows from an index (`readin
 data_synth/cli_generate.py."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,6 +28,10 @@ from graph.shared.cli_options import (
 from graph.shared.console import print_json, say, track
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from data_synth.dataset.validate import Validation
+    from data_synth.rows import Form
     from graph.types import OpenModel
 
 
@@ -175,13 +179,6 @@ def register_claims(synth: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from data_synth.dataset.validate import Validation
-    from graph.types import OpenModel
-
-
 def register(app: typer.Typer, open_model: "OpenModel") -> None:
     """Add `synth` and `data` and their sub-commands to the command line."""
     synth = typer.Typer(help="Make questions and training data from an index.", no_args_is_help=True, cls=Group)
@@ -195,7 +192,7 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     register_relevance(synth, open_model)
     register_claims(synth)
     data.command(cls=Command)(validate)
-    data.command("import", cls=command(settings="data_synth.reading.reading_rows:ReadingSettings"))(import_set)
+    data.command("import", cls=command(settings="data_synth.reading.reading_rows:ImportSettings"))(import_set)
     data.command(cls=Command)(split)
     data.command(cls=Command)(join)
 
@@ -205,7 +202,8 @@ Count = Annotated[int, option("N", INPUT, "Number of questions in this split.", 
 FEEDBACK = "feedback"
 READING = "reading"
 SUPPORT = "support"
-SETS = ("pubmedqa", "medmcqa", "riddlesense", "qa_feedback", SUPPORT, READING, FEEDBACK)
+QA_FEEDBACK = "qa_feedback"
+SETS = ("pubmedqa", "medmcqa", "riddlesense", QA_FEEDBACK, SUPPORT, READING, FEEDBACK)
 
 
 def validate(
@@ -260,9 +258,9 @@ def import_set(
     and relevance in --out. `reading` makes rows of questions over passages, with the settings of --config and --set. `support`
     makes claims from sentences that people labelled, for `train verifier --set real=FOLDER`; the card names the licences.
     """
-    from data_synth.dataset.public_sets import multiple_choice, pubmedqa, qa_feedback, read_items
-    from data_synth.dataset.write import MAKER, SUMMARY, check_folder, write_or_preview
-    from data_synth.responses.rewards import RESPONSES
+    from data_synth.dataset.public_sets import multiple_choice, pubmedqa, read_items
+    from data_synth.dataset.write import MAKER, SUMMARY, check_folder
+    from data_synth.relevance.relevance_form import CORPUS
     from graph.shared.jsonl import write_json, write_jsonl
 
     if kind not in SETS:
@@ -274,37 +272,50 @@ def import_set(
         show_feedback(file, out, as_json)
         return
     check_folder(out)
-    if kind == READING:
-        from data_synth.reading.reading_form import READING as READING_ROWS
-        from data_synth.reading.reading_rows import ReadingSettings, rows_of_sets
-        from graph.config import load_settings
-
-        reading = rows_of_sets(file, load_settings(ReadingSettings, config, settings or ()))
-        write_or_preview(reading, READING_ROWS, {"Imported from": file.name}, out, None, as_json)
-        return
-    if kind == SUPPORT:
-        from data_synth.claims.claims import LABELLED_CLAIMS
-        from data_synth.dataset.public_sets import support_claims, support_origin, support_sets
-
-        files = support_sets(file)
-        write_or_preview(support_claims(files), LABELLED_CLAIMS, support_origin(files), out, None, as_json)
-        return
-    if kind == "qa_feedback":
-        write_or_preview(read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}, out, None, as_json)
+    if kind in (READING, SUPPORT, QA_FEEDBACK):
+        import_rows(kind, file, out, config, settings, as_json)
         return
     pairs = list(read_items(file, pubmedqa)) if kind == "pubmedqa" else []
     questions = [question for _, question in pairs] or list(read_items(file, multiple_choice))
     out.mkdir(parents=True, exist_ok=True)
     rows = {"questions": write_jsonl(out / "questions.jsonl", questions)}
     if pairs:
-        rows["documents"] = write_jsonl(out / "corpus.jsonl", (document for document, _ in pairs))
+        rows["documents"] = write_jsonl(out / CORPUS, (document for document, _ in pairs))
     write_json(out / SUMMARY, {"made_by": MAKER, "origin": {"Imported from": kind}, **rows})
     if as_json:
         print_json({"out": str(out), **rows})
     else:
         print(", ".join(f"{count:,} {what}" for what, count in rows.items()) + f" in {out}")
-        corpus = "…/corpus.jsonl" if pairs else "DOCUMENTS"
+        corpus = f"…/{CORPUS}" if pairs else "DOCUMENTS"
         say(f"next: modegraph index {corpus}, then modegraph synth preferences INDEX --questions …")
+
+
+def import_rows(
+    kind: str, file: Path, out: Path, config: Path | None, settings: list[str] | None, as_json: bool
+) -> None:
+    """Write the training rows of a set; exit with 1 if most were dropped."""
+    from dataclasses import replace
+
+    from data_synth.claims.claims import LABELLED_CLAIMS
+    from data_synth.dataset.public_sets import qa_feedback, read_items, support_claims, support_origin, support_sets
+    from data_synth.dataset.write import write_or_preview
+    from data_synth.reading.reading_form import READING as READING_ROWS
+    from data_synth.reading.reading_rows import ImportSettings, rows_of_sets
+    from data_synth.responses.rewards import RESPONSES
+    from graph.config import load_settings
+
+    rows: Iterable[Any]
+    form: Form[Any]
+    if kind == READING:
+        rows, form = rows_of_sets(file, load_settings(ImportSettings, config, settings or ())), READING_ROWS
+        origin = {"Imported from": file.name}
+    elif kind == SUPPORT:
+        files = support_sets(file)
+        rows, form, origin = support_claims(files), LABELLED_CLAIMS, support_origin(files)
+    else:
+        rows, form, origin = read_items(file, qa_feedback), RESPONSES, {"Imported from": "QA-Feedback"}
+    if not write_or_preview(rows, replace(form, made_by=f"data import {kind}"), origin, out, None, as_json):
+        raise typer.Exit(1)
 
 
 def describe_validation(file: Path, validation: "Validation") -> "Iterator[str]":
@@ -373,9 +384,12 @@ def join(
     as_json: AsJson = False,
 ) -> None:
     """Join folders of training data of one kind; every row keeps its split."""
+    from dataclasses import replace
+
     from data_synth.dataset.split_join import join_rows
     from data_synth.dataset.write import check_folder, write_or_preview
 
     check_folder(out)
     form, rows = join_rows(folders)
-    write_or_preview(rows, form, {"Joined from": ", ".join(folder.name for folder in folders)}, out, None, as_json)
+    origin = {"Joined from": ", ".join(folder.name for folder in folders)}
+    write_or_preview(rows, replace(form, made_by="data join"), origin, out, None, as_json)

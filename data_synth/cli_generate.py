@@ -107,7 +107,9 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
         ledger = ledger_of(out, preview)
         models = [open_model(spec, ledger) if spec else None for spec in (writer, judge)]
         limit, required = count or MAX_QUESTIONS, count or min(MAX_QUESTIONS, len(opened_index.sources()))
-        spec = QuestionSpec(min(limit, preview or limit), tuple(hops or (1, 2, 3, 4)), seed, unanswerable)
+        spec = QuestionSpec(
+            min(limit, preview or limit), tuple(dict.fromkeys(hops or (1, 2, 3, 4))), seed, unanswerable
+        )
         origin = {
             "Index": index.name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,

@@ -320,9 +320,11 @@ def import_feedback(index: Index, out: Path) -> dict[str, Summary]:
     }
     answered = chain(dropped, unpaired, preference_rows(pairs, index, split, gold))
     labelled = chain(gone, _passage_labelled_rows(index, with_gold))
+    made_by = "data import feedback"
+    pair_form, label_form = replace(PREFERENCES, made_by=made_by), replace(RELEVANCE, made_by=made_by)
     return {
-        "preferences": write_dataset(folders["preferences"], answered, PREFERENCES, origin),
-        "relevance": write_dataset(folders["relevance"], labelled, RELEVANCE, {**origin, SPLIT_BY: "passages"}),
+        "preferences": write_dataset(folders["preferences"], answered, pair_form, origin),
+        "relevance": write_dataset(folders["relevance"], labelled, label_form, {**origin, SPLIT_BY: "passages"}),
     }
 
 

@@ -58,7 +58,7 @@ def add_run(commands: typer.Typer, open_model: OpenModel) -> None:
         """Measure every retriever, index and model on every task, and write a report.
 
         --out is runs/eval-NAME by default for a CONFIG named NAME.yaml. Finished cells in this folder are reused, even after a change
-        to the code; to measure the change, give a new folder. A cell holds the results of one system on one task. A `data` path in
+        to the code; to measure the change, give a new folder. A cell contains the results of one system on one task. A `data` path in
         --set is relative to the working directory, one in CONFIG to the folder of that file. Exits with 1 when a cell could not be filled.
         """
         from eval.run.run import run_matrix
@@ -83,10 +83,6 @@ def diff(run_a: EvalRunA, run_b: EvalRunB, seed: Seed = 0, as_json: AsJson = Fal
 
     differences = diff_runs(run_a, run_b, seed)
     print_json(diff_json(differences)) if as_json else print(diff_text(differences))
-
-
-if TYPE_CHECKING:
-    from graph.types import OpenModel
 
 
 def register(app: typer.Typer, open_model: OpenModel) -> None:

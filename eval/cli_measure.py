@@ -51,7 +51,7 @@ Selectors = Annotated[
         "--selectors NAME",
         RETRIEVAL,
         "Selectors to compare: threshold (the default), llm (calls --model), none, or trained ones, as folders or hub names; "
-        "several in mode local or global only; the first is the baseline. Repeatable.",
+        "several only with --modes local or global; the first is the baseline. Repeatable.",
     ),
 ]
 
@@ -105,6 +105,7 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
             retrieval_table,
             select_questions,
             systems_of,
+            warm_up,
             write_retrieval,
         )
         from eval.tables import as_text
@@ -125,6 +126,7 @@ def add_retrieval(commands: typer.Typer, open_model: OpenModel) -> None:
         for name, each in systems.items():
             caller = helper if each.selector == "llm" or not several else None
             retrievers[name] = partial(retrieve, opened_index, settings=each, model=caller)
+            warm_up(opened_index, selected[0].text, each)
         report = evaluate_retrieval(selected, retrievers, top_k, seed)
         if several:
             report = replace(report, selection=measure_selection(opened_index, selected, chosen, helper))

@@ -146,7 +146,7 @@ class ChoiceScore:
 class Comparison:
     """Policies side by side; differences are relative to the first result.
 
-    `prompts` are the rows that were answered, `pairs` the rows whose two completions were scored. `differences[measure][policy]` holds the
+    `prompts` are the rows that were answered, `pairs` the rows whose two completions were scored. `differences[measure][policy]` is the
     interval of that policy minus the first; `systems` are the systems that have several seeds (system -> seed -> policy), and
     `by_seed[measure][system]` their differences from the first of them. `gold_choices` counts the yes/no/maybe labels among the prompts.
     """

@@ -113,7 +113,7 @@ WORDS: dict[str, Choice] = {"1": "1", "2": "2", "tie": "tie"}
 
 
 def judge_pairs(pairs: Sequence[AnswerPair], model: LanguageModel) -> list[Judgement]:
-    """Judge both orders of every pair. Raises UserError when the model becomes unavailable; a refused or unreadable reply is an invalid verdict."""
+    """Judge both orders of every pair. UserError when the model becomes unavailable; a refused or unreadable reply is an invalid verdict."""
     return list(track(_judgements_in_order(pairs, model), "judge: pairs", len(pairs)))
 
 

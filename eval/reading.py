@@ -273,7 +273,7 @@ def reading_table(title: str, models: Mapping[str, Mapping[str, ReadingFigures]]
 
 
 def _row(name: str, figures: ReadingFigures) -> tuple[str, ...]:
-    intervals = (f"{each.mean:.3f} [{each.low:.3f}, {each.high:.3f}]" for each in (figures.exact, figures.f1))
+    intervals = (f"{each:.3f}" for each in (figures.exact, figures.f1))
     refused = (figures.refused_answerable, figures.refused_unanswerable)
     shares = (figures.f1_beyond_question.mean, *refused, figures.cites, figures.cites_gold, figures.supported)
     return (name, str(figures.questions), *intervals, *(figure_or_dash(share, ".2f") for share in shares))

@@ -1,7 +1,7 @@
 """Reports on disk: tables and figures as Markdown and as one self-contained HTML page; and the report of a comparison.
 
 A comparison's folder has report.md, report.html, report.json, answers.jsonl and, if pairs were scored, logps.png; each is replaced once its new version is
-finished; other files are not changed."""
+finished, and an earlier logps.png is deleted if no pairs were scored; other files are not changed."""
 
 from __future__ import annotations
 
@@ -144,6 +144,8 @@ def write_comparison(comparison: Comparison, out: Path) -> None:
         out / "report.html", report_html("Comparison", comparison_headline(comparison), tables, pictures, samples)
     )
     write_json(out / "report.json", comparison_json(comparison))
+    if not pictures:
+        (out / "logps.png").unlink(missing_ok=True)
 
 
 def draw_boxes(comparison: Comparison, file: Path) -> ReportFigure:

@@ -28,6 +28,7 @@ from graph.retrieve.learned.selectors import find_selector
 from graph.retrieve.parts.passage_scores import score_passages, score_propositions, with_best_proposition
 from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows, worth_of_propositions
+from graph.retrieve.retrieve import retrieve_many
 from graph.shared.console import say, track
 from graph.shared.jsonl import write_json, write_jsonl
 from graph.types import Evidence, Ints, LanguageModel
@@ -103,17 +104,13 @@ class RetrievalReport:
 def evaluate_retrieval(
     questions: Sequence[Question], retrievers: Mapping[str, Retrieve], top_k: int, seed: int
 ) -> RetrievalReport:
-    """Run every retriever (keyed by system; the first is the baseline) on every question with gold sources; UserError if no question has any.
-
-    Each system answers one question before the clock starts, so that loading the encoder is not timed.
-    """
+    """Run every retriever (keyed by system; the first is the baseline) on every question with gold sources; UserError if no question has any."""
     with_gold = tuple(question for question in questions if question.gold_sources)
     if not with_gold:
         found = f"none of {len(questions):,} questions has gold_ids"
         raise UserError(found, "questions with gold documents", "add gold_ids")
     rankings: dict[str, tuple[Ranking, ...]] = {}
     for system, retrieve in retrievers.items():
-        retrieve(with_gold[0].text)
         rankings[system] = tuple(
             rank_sources(question, retrieve) for question in track(with_gold, f"{system}: questions", len(with_gold))
         )
@@ -121,6 +118,12 @@ def evaluate_retrieval(
     main_measure = measure_named(measures, MAIN_MEASURE)
     differences = differences_of([main_measure], next(iter(retrievers)), seed)[MAIN_MEASURE]
     return RetrievalReport(with_gold, rankings, measures, differences, len(questions) - len(with_gold), top_k)
+
+
+def warm_up(index: Index, question: str, settings: RetrieveSettings) -> None:
+    """Load the encoder and other models by a retrieval that is not timed. It calls no language model, because a ledger would store the calls."""
+    selector = "threshold" if settings.selector == "llm" else settings.selector
+    retrieve_many(index, [question], settings.model_copy(update={"selector": selector}))
 
 
 def systems_of(

@@ -34,6 +34,14 @@ class Interval:
     low: float
     high: float
 
+    def __format__(self, spec: str) -> str:
+        """The mean and, in brackets, the interval, each number in the format `spec`.
+
+        >>> f"{Interval(0.5, 0.25, 0.75):+.2f}"
+        '+0.50 [+0.25, +0.75]'
+        """
+        return f"{self.mean:{spec}} [{self.low:{spec}}, {self.high:{spec}}]"
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -86,7 +94,6 @@ def bootstrap_difference(
     values_Q: Sequence[float],
     baseline_Q: Sequence[float],
     clusters: Sequence[Hashable] | None = None,
-    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
     """Percentile interval of mean(values − baseline), resampling pairs with replacement (Efron & Tibshirani 1993, §13).
@@ -95,7 +102,7 @@ def bootstrap_difference(
     Raises ValueError when the rows do not pair up or there are none.
     """
     difference_Q = _differences(values_Q, baseline_Q)
-    return _percentiles(difference_Q.mean(), _resampled_means(difference_Q, clusters, resamples, seed), LEVEL)
+    return _percentiles(difference_Q.mean(), _resampled_means(difference_Q, clusters, seed), LEVEL)
 
 
 def holm_intervals(
@@ -105,7 +112,7 @@ def holm_intervals(
 ) -> dict[str, Interval]:
     """`bootstrap_difference` of several systems, each at its level in Holm's procedure: an interval excludes 0 exactly if the procedure rejects 0."""
     differences = {name: _differences(*pair) for name, pair in systems.items()}
-    means = {name: _resampled_means(each_Q, clusters, RESAMPLES, seed) for name, each_Q in differences.items()}
+    means = {name: _resampled_means(each_Q, clusters, seed) for name, each_Q in differences.items()}
     levels = holm_levels({name: bootstrap_p(means_B) for name, means_B in means.items()})
     return {name: _percentiles(differences[name].mean(), means[name], levels[name]) for name in systems}
 
@@ -141,7 +148,7 @@ def bootstrap_mean(values_Q: Sequence[float], clusters: Sequence[Hashable] | Non
     return bootstrap_difference(values_Q, [0.0] * len(values_Q), clusters, seed=seed)
 
 
-def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], resamples: int = RESAMPLES, seed: int = 0) -> Interval:
+def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], seed: int = 0) -> Interval:
     """Interval of the mean difference of systems whose seeds are paired, for conclusions beyond these seeds and questions.
 
     Seeds and questions are resampled separately, the same questions for all seeds (the bootstrap of crossed factors, Owen 2007). The percentiles are
@@ -150,8 +157,8 @@ def bootstrap_seeds(difference_SQ: Sequence[Sequence[float]], resamples: int = R
     values_SQ = np.array(difference_SQ, np.float64)
     seeds, questions = values_SQ.shape
     rng = np.random.default_rng(seed)
-    seeds_BS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=resamples)
-    questions_BQ = rng.multinomial(questions, np.full(questions, 1 / questions), size=resamples)
+    seeds_BS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=RESAMPLES)
+    questions_BQ = rng.multinomial(questions, np.full(questions, 1 / questions), size=RESAMPLES)
     means_B = ((seeds_BS @ values_SQ) * questions_BQ).sum(axis=1) / (seeds * questions)
     return _percentiles(values_SQ.mean(), means_B, expanded_level(seeds) if seeds > 1 else LEVEL)
 
@@ -257,7 +264,7 @@ def compare_paired(
 def compare_seeds(
     systems: Mapping[str, Mapping[int, Sequence[float]]], baseline: str, margin: float | None = None, seed: int = 0
 ) -> dict[str, SeedVerdict]:
-    """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError for a seed that one system lacks.
+    """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError as in `check_paired_seeds`.
 
     `systems` has the values by system and training seed, each in the order of the questions.
     """
@@ -283,7 +290,7 @@ def compare_seeds(
 
 
 def check_paired_seeds(seeds: Mapping[str, Collection[int]], baseline: str) -> None:
-    """UserError naming the first system whose seeds are not those of `baseline`, and a seed that only one of the two has."""
+    """UserError naming the first system whose seeds are not those of `baseline`, and a seed that only one of the two has; and for over MAX_SEEDS seeds."""
     for name, system_seeds in seeds.items():
         unpaired = sorted(set(system_seeds) ^ set(seeds[baseline]))
         if unpaired:
@@ -294,6 +301,8 @@ def check_paired_seeds(seeds: Mapping[str, Collection[int]], baseline: str) -> N
                 "the same seeds for every system, because seeds are compared in pairs",
                 "train the missing runs, or leave out the other runs of that seed",
             )
+    if len(seeds) > 1 and (count := len(set(seeds[baseline]))) > MAX_SEEDS:
+        raise UserError(f"{count} seeds of every system", f"at most {MAX_SEEDS}", "leave out the runs of some seeds")
 
 
 def _seeds_text(seeds: Collection[int]) -> str:
@@ -302,14 +311,13 @@ def _seeds_text(seeds: Collection[int]) -> str:
 
 def verdict_text(verdict: Verdict, name: str, baseline: str) -> str:
     """A verdict in words, with its figures."""
-    interval = verdict.interval
     figures = (
-        f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}], p = {verdict.corrected_p:.2g} after Holm, "
+        f"{verdict.interval:+.3f}, p = {verdict.corrected_p:.2g} after Holm, "
         f"better on {verdict.better:,} and worse on {verdict.worse:,} of {verdict.questions:,} questions"
     )
     if not verdict.shown:
         return f"no difference shown between {name} and {baseline} ({figures})"
-    return f"{name} is {'better' if interval.mean > 0 else 'worse'} than {baseline} ({figures})"
+    return f"{name} is {'better' if verdict.interval.mean > 0 else 'worse'} than {baseline} ({figures})"
 
 
 def _differences(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> NDArray[np.float64]:
@@ -321,9 +329,9 @@ def _differences(values_Q: Sequence[float], baseline_Q: Sequence[float]) -> NDAr
 
 
 def _resampled_means(
-    difference_Q: NDArray[np.float64], clusters: Sequence[Hashable] | None, resamples: int, seed: int
+    difference_Q: NDArray[np.float64], clusters: Sequence[Hashable] | None, seed: int
 ) -> NDArray[np.float64]:
-    """Means of `resamples` draws of clusters with replacement: float64[B]."""
+    """Means of RESAMPLES draws of clusters with replacement: float64[B]."""
     clusters = range(len(difference_Q)) if clusters is None else clusters
     number = {cluster: row for row, cluster in enumerate(dict.fromkeys(clusters))}
     row_Q = [number[cluster] for cluster in clusters]
@@ -331,8 +339,8 @@ def _resampled_means(
     rng = np.random.default_rng(seed)
     at_once = max(1, MAX_DRAWS // len(sums_C))
     means = []
-    for start in range(0, resamples, at_once):
-        clusters_BC = rng.integers(len(sums_C), size=(min(at_once, resamples - start), len(sums_C)))
+    for start in range(0, RESAMPLES, at_once):
+        clusters_BC = rng.integers(len(sums_C), size=(min(at_once, RESAMPLES - start), len(sums_C)))
         means.append(sums_C[clusters_BC].sum(axis=1) / sizes_C[clusters_BC].sum(axis=1))
     return np.concatenate(means)
 
@@ -348,12 +356,10 @@ def check_same_questions(a: Mapping[str, str], b: Mapping[str, str]) -> None:
     changed = [key for key, text in a.items() if b.get(key, text) != text]
     if only:
         key, lacking = only[0]
-        found = (
-            f"{len(only):,} questions are in only one of the two runs, A and B; the first, {key!r}, is not in {lacking}"
-        )
+        found = f"{len(only):,} questions are in only one of A and B; the first, {key!r}, is not in {lacking}"
     elif changed:
         key = changed[0]
         found = f"question {key!r} is {a[key]!r} in A and {b[key]!r} in B"
     else:
         return
-    raise UserError(found, "the same questions in both", "compare runs on the same questions")
+    raise UserError(found, "the same questions in both", "compare A and B on the same questions")

@@ -93,6 +93,8 @@ class StudySettings(Settings):
         for name in self.contrast:
             if name not in self.arms:
                 raise ValueError(f"contrast names {name!r}, which is not one of the arms {', '.join(self.arms)}")
+        if len(set(self.contrast)) < 2:
+            raise ValueError(f"contrast names {self.contrast[0]!r} twice")
         seeds = [look.seeds for look in self.looks]
         if seeds != sorted(set(seeds)):
             raise ValueError(f"looks have {', '.join(map(str, seeds))} seeds; each must have more than the one before")

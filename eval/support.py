@@ -127,7 +127,7 @@ def support_table(title: str, figures: dict[str, SupportFigures]) -> Table:
     for name, scorer in figures.items():
         shares = (scorer.supported_marked, scorer.unsupported_marked, scorer.balanced_accuracy, scorer.not_checked)
         cells = (figure_or_dash(value, ".2f") for value in (*shares, scorer.ms_a_sentence))
-        rows.append((name, f"{scorer.auc.mean:.3f} [{scorer.auc.low:.3f}, {scorer.auc.high:.3f}]", *cells))
+        rows.append((name, f"{scorer.auc:.3f}", *cells))
     note = (
         "AUC with its 95 % interval; 0.5 is chance. Marked: the share of supported or of unsupported sentences that the verifier marks as unsupported. "
         "ms of processor time."

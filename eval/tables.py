@@ -124,8 +124,8 @@ def verdict_cell(verdict: Verdict | SeedVerdict, scale: int) -> str:
 
 def interval_text(interval: Interval, scale: int) -> str:
     """A difference and its interval, multiplied by `scale`; * marks an interval that excludes 0."""
-    mean, low, high = (scale * value for value in (interval.mean, interval.low, interval.high))
-    return f"{mean:+.3g} [{low:+.3g}, {high:+.3g}]{' *' if low > 0 or high < 0 else ''}"
+    scaled = Interval(scale * interval.mean, scale * interval.low, scale * interval.high)
+    return f"{scaled:+.3g}{' *' if scaled.low > 0 or scaled.high < 0 else ''}"
 
 
 def choice_table(comparison: Comparison) -> Table:

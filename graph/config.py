@@ -266,12 +266,11 @@ def setting_lines(kind: type[Settings], prefix: str = "", commented: bool = Fals
     for name, field in kind.model_fields.items():
         inner = settings_within(field.annotation)
         container = get_origin(field.annotation)
-        if inner is None or container is tuple:
+        if inner is None or container in (tuple, dict):
             yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
-        elif container is dict:
-            yield SettingLine(f"{prefix}{name}", _default(field), _meaning(field), commented)
-            yield SettingLine(f"{prefix}{name}.NAME", "", "", True)
-            yield from setting_lines(inner, f"{prefix}{name}.NAME.", True)
+            if inner is not None and container is dict:
+                yield SettingLine(f"{prefix}{name}.NAME", "", "", True)
+                yield from setting_lines(inner, f"{prefix}{name}.NAME.", True)
         else:
             disabled = commented or field.get_default() is None
             yield SettingLine(f"{prefix}{name}", _default(field) if disabled else "", _meaning(field), commented)

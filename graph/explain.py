@@ -12,7 +12,7 @@ import numpy as np
 
 from graph.errors import UserError
 from graph.index.index import Index, row_of
-from graph.retrieve.hops.mode import MAX_MENTIONS, SEEDS, links_from, raise_by_titles, raise_by_words
+from graph.retrieve.hops.mode import MAX_MENTIONS, SEEDS, links_from, raise_links
 from graph.retrieve.modes.paths import EXPLORE_PASSAGES
 from graph.retrieve.modes.statements import INITIAL_PROPOSITIONS
 from graph.retrieve.parts.mentions import keywords_of
@@ -24,8 +24,7 @@ from graph.retrieve.retrieve import retrieve
 from graph.shared.ids import shown_id
 from graph.shared.modes import MODES, Mode
 from graph.store.columns.moved import take_rows
-from graph.text.bm25 import terms_of
-from graph.text.word_forms import FUNCTION_WORDS
+from graph.text.bm25 import content_terms
 from graph.types import Evidence, Floats, Ints, Passage, Scored
 
 
@@ -155,8 +154,7 @@ def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
     """The terms of the question, as in mode `lexical`, without function words; the rarest first."""
     block_WP, texts = index.data.term_count_WP, index.data.term_texts
     passages = {texts[term]: take_rows(block_WP, np.array([term])).indices for term in known_terms(index, question)}
-    terms = [term for term in terms_of(question) if term not in FUNCTION_WORDS]
-    return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in terms}, row)
+    return rarest_first({term: passages.get(term, np.zeros(0, np.int64)) for term in content_terms(question)}, row)
 
 
 def names_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
@@ -272,8 +270,7 @@ def linking_passages(index: Index, row: int, own_P: Floats) -> Ints:
 
 
 def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int) -> Lead | None:
-    links = links_from(alone, np.array([seed]))
-    links = raise_by_titles(index, raise_by_words(links, alone.lift_P), query.text, alone.own_P)
+    links = raise_links(links_from(alone, np.array([seed])), alone, query.text)
     to_row_X = np.flatnonzero(links.to_passage_X == row)
     if not len(to_row_X):
         return None

@@ -218,7 +218,7 @@ def _open_file(file: Path, mode: str) -> sqlite3.Connection:
         database.execute("PRAGMA synchronous = FULL")
         database.execute("PRAGMA secure_delete = ON")
         version = _format_of(database)
-        if mode == "rwc" and version == 0:
+        if version == 0:
             database.executescript(_SCHEMA)
         elif version == 1:
             convert_format_1(database)

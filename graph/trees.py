@@ -109,8 +109,8 @@ def _forest_in(opened: Any, header: Mapping[str, Any], features: int) -> Forest:
 
 def check_header(file: Path, header: Mapping[str, Any], form: str, features: Sequence[str]) -> None:
     """UserError for a file in a format other than `form`, or trained on features other than this version's."""
+    remedy = "train it again with this version, or name another folder"
     if header.get("format") != form:
-        remedy = "generate the training data again and train on it, or name another folder"
         raise UserError(f"{file}: its format is {header.get('format')!r}", repr(form), remedy)
     trained_on = header["features"]
     if tuple(trained_on) != tuple(features):
@@ -118,7 +118,7 @@ def check_header(file: Path, header: Mapping[str, Any], form: str, features: Seq
         other += [f"with {name!r}" for name in trained_on if name not in features]
         found = f"{file}: trained on other features ({', '.join(other) or 'in another order'})"
         expected = f"the {len(features)} features of this version"
-        raise UserError(found, expected, "generate the training data again and train on it")
+        raise UserError(found, expected, remedy)
 
 
 def probabilities(logits_n: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:

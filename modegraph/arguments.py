@@ -110,5 +110,6 @@ def model_of(model: Model) -> LanguageModel:
 
 def _changed_ns(spec: str) -> int:
     """When the model's folder was last modified, in nanoseconds; 0 if the SPEC names no folder."""
-    folder = Path(spec.partition(":")[2]).expanduser()
-    return folder.stat().st_mtime_ns if folder.is_dir() else 0
+    target = spec.partition(":")[2]
+    folder = Path(target).expanduser()
+    return folder.stat().st_mtime_ns if target and folder.is_dir() else 0

@@ -73,8 +73,9 @@ def compare(
 ) -> Comparison:
     """Compare runs, and the untuned model that they started from (`base`), on the held-out rows of the preference data in `data`.
 
-    Works like `modegraph compare` with the options of the same names; the report is only written if `out` is given. UserError for a folder
-    that is not a finished run and for a model given twice.
+    The options are those of `modegraph compare` with the same names; the report is only written if `out` is given. UserError for a folder
+    that is not a finished run, for a model given twice, for data without rows of this split or of these sizes, for rows that a run was trained on (unless
+    the split is train), and if systems that are compared by seed have different seeds or more than 20.
     """
     with show_progress(progress):
         compared = compare_runs(

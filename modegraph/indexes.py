@@ -160,7 +160,7 @@ class Index:
     def add(self, documents: Documents, *, progress: bool = False) -> BuildReport:
         """Add documents, or replace those with the same source; the report says how many were new and what the index contains.
 
-        Accepts and skips the same input as `modegraph.index`. Waits while another writer is active. UserError for documents that cannot be
+        Input is accepted or skipped as in `modegraph.index`. The call waits while another writer is active. UserError for documents that cannot be
         read, leaving the index unchanged; and, after the documents are added, if a larger share of passages than `max_failed_share` could not be read.
         """
         with show_progress(progress):

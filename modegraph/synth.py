@@ -39,7 +39,7 @@ def preferences(
 ) -> Summary:
     """Write preference pairs with contexts of increasing size to `out`, for questions with gold answers (in the format of examples/README.md).
 
-    Works like `modegraph synth preferences` with the options of the same names; without `writers` (model SPECs) gold sentences are quoted.
+    The options are those of `modegraph synth preferences` with the same names; without `writers` (model SPECs) gold sentences are quoted.
     UserError for gold documents that are not in the index; and, after the folder is written, if more than half of the rows were dropped.
     """
     folder = Path(out)
@@ -58,6 +58,6 @@ def preferences(
         )
         summary = write_dataset(folder, rows, PREFERENCES, origin)
     if summary.mostly_lost:
-        lost = f"{folder}: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} kept"
-        raise UserError(lost, "more kept than dropped", f"see {folder}/README.md for the reasons")
+        lost = f"{folder}: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} remain"
+        raise UserError(lost, "at least half of the rows to remain", f"see {folder}/README.md for the reasons")
     return summary

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import math
 import resource
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -157,8 +157,13 @@ RESERVED_FILES = 256
 """Open files reserved for everything other than client connections: the index, the store, connections to the model's server."""
 
 
-def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
-    """A uvicorn server, not yet running. On SIGTERM or SIGINT it drains (http/connections.py): running requests get `drain_s` more seconds."""
+def server_of(
+    app: OverflowMiddleware, services: Services, announce: Callable[[str], None] = lambda url: None
+) -> uvicorn.Server:
+    """A uvicorn server, not yet running; it calls `announce` with its URL once it listens.
+
+    On SIGTERM or SIGINT it drains (http/connections.py): running requests get `drain_s` more seconds.
+    """
     settings = services.settings
     max_connections = connections_that_fit(settings.max_connections)
     config = uvicorn.Config(
@@ -176,7 +181,7 @@ def server_of(app: OverflowMiddleware, services: Services) -> uvicorn.Server:
         timeout_keep_alive=math.ceil(settings.idle_timeout_s),
         timeout_graceful_shutdown=max(1, round(settings.drain_s)),
     )
-    return DrainingServer(config, services.stopping, settings.unready_s)
+    return DrainingServer(config, services.stopping, settings.unready_s, announce)
 
 
 def connections_that_fit(requested: int) -> int:

@@ -61,8 +61,12 @@ def search_result_location(mark: Mark, excerpt: Excerpt, base: str, statement: s
     """A citation as Anthropic attaches it to a block of text: the passages are the search results, counted from 0.
 
     Besides Anthropic's fields, `url` opens the passage, and an attributed citation names its `statement`.
+
+    >>> search_result_location(Mark(1, 5, 8), Excerpt("1", "", "…", "isles/tarn.md", 5, 9), "http://localhost:8080/")["title"]
+    'isles/tarn.md'
     """
     location = {"search_result_index": mark.number - 1, "start_block_index": 0, "end_block_index": 1}
-    source_fields = {"cited_text": excerpt.text, "source": excerpt.source or excerpt.id, "title": excerpt.title}
+    title = excerpt.title or excerpt.source
+    source_fields = {"cited_text": excerpt.text, "source": excerpt.source or excerpt.id, "title": title}
     ours = {"url": passage_url(base, excerpt), **origin(statement)}
     return {"type": "search_result_location", **source_fields, **location, **ours}

@@ -159,10 +159,8 @@ def serve_command(
     backend = open_backend(model, adapter or [], VllmOptions(vllm_python, tuple(vllm_arg or [])))
     services = open_services(indexes, backend, server_settings)
     models = f"models: {', '.join(backend.models)}" if backend.models else "no model: search and evidence only"
-    say(
-        f"modegraph serves {', '.join(map(str, indexes))} at http://{server_settings.host}:{server_settings.port} (stop with Ctrl-C); {models}"
-    )
-    server_of(build_app(services), services).run()
+    folders, end = ", ".join(map(str, indexes)), f"(stop with Ctrl-C); {models}"
+    server_of(build_app(services), services, lambda url: say(f"modegraph serves {folders} at {url} {end}")).run()
 
 
 def settings_of(
@@ -276,10 +274,11 @@ def register_mcp(app: typer.Typer) -> None:
             services = open_services(indexes, open_backend(model, [], VllmOptions()), server_settings, warm=http)
         folders = ", ".join(map(str, indexes))
         if http:
-            say(
-                f"modegraph serves {folders} to MCP clients at http://{server_settings.host}:{server_settings.port}/mcp (stop with Ctrl-C)"
-            )
-            server_of(build_app(services, only_mcp=True), services).run()
+            server_of(
+                build_app(services, only_mcp=True),
+                services,
+                lambda url: say(f"modegraph serves {folders} to MCP clients at {url}/mcp (stop with Ctrl-C)"),
+            ).run()
         else:
             say(f"modegraph: ready to serve {folders} to one MCP client, on standard input and output")
             serve_stdio(services)

@@ -158,11 +158,13 @@ def show_explanation(explanation: Explanation) -> str:
     """The passage, its rank and score in every mode, what it shares with the question, the links to it, and the passages ranked above it."""
     passage = explanation.passage
     own = f"its rank is {explanation.own_rank:,} and its score {explanation.own_score:.3f}"
+    first = explanation.standings[0]
+    heading = f"{explanation.mode} does not rank it" if first.rank is None else f"How {explanation.mode} found it"
     clues = [*_clues("words", explanation.words), *_clues("names", explanation.names)]
     parts = [
         [wrapped(f"{passage.title} · {location_of(passage)}", ""), passage_text(passage)],
         list(_rank_table(explanation.standings)),
-        [f"How {explanation.mode} found it", *_path(explanation.standings[0])],
+        [heading, *_path(first)],
         ["Words and names of the question (and the number of passages that have each)", *clues],
         ["Its propositions nearest to the question", *_nearest_propositions(explanation)],
         [f"Links to it (hops): without them {own}", *_links(explanation)],
@@ -185,9 +187,7 @@ def _rank_table(ranks: Sequence[ModeRank]) -> Iterator[str]:
 def _path(mode_rank: ModeRank) -> Iterator[str]:
     for step in mode_rank.steps:
         yield wrapped(step, "- ")
-    if mode_rank.rank is None:
-        yield "- this mode does not rank it"
-    else:
+    if mode_rank.rank is not None:
         yield wrapped(" → ".join(("question", *(mode_rank.path or ("its score without links",)))), "- ")
 
 

@@ -151,7 +151,7 @@ class MessageParts:
         return self._show(parts)
 
     def finish(self) -> MessageDelta:
-        """The remaining text, at the end."""
+        """The remaining text, at the end; none after the first call."""
         shown = self._show(self._splitter.finish() if self._splitter is not None else [])
         shown = shown.then(self._delta_of(self._reasoning.finish(), self._content.finish()))
         if self._splitter is not None and self._content.is_emptied:

@@ -238,7 +238,7 @@ def test_every_shipped_config_is_valid_for_the_command_it_is_named_after(file: P
     done = run("config", "check", file)
     assert done.exit_code == 0, done.output
     first = re.search(r"settings of `modegraph (?:\w+ )?(\w+)`", done.output)
-    assert first and first.group(1) == {"eval": "run", "data": "reading", "study": "study"}.get(
+    assert first and first.group(1) == {"eval": "run", "data": "import", "study": "study"}.get(
         file.parent.name, file.stem.partition("-")[0]
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_synth.reading.reading_rows import ReadingSettings
+from data_synth.reading.reading_rows import ImportSettings
 from eval.run.config import MatrixSettings
 from eval.study import StudySettings
 from graph.config import Settings, load_settings
@@ -53,7 +53,7 @@ SAME_IN_MS_AND_DPO = (
 
 def kind_of(file: Path) -> type[Settings]:
     """The settings class of a config: by its folder for eval, data and study, else by the part of its name before the first hyphen (<stage>-<model>.yaml)."""
-    folders: dict[str, type[Settings]] = {"eval": MatrixSettings, "data": ReadingSettings, "study": StudySettings}
+    folders: dict[str, type[Settings]] = {"eval": MatrixSettings, "data": ImportSettings, "study": StudySettings}
     if file.parent.name in folders:
         return folders[file.parent.name]
     return KINDS[file.stem.partition("-")[0]]

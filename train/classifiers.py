@@ -1,6 +1,6 @@
-"""What the classifiers (selector, hop selector, verifier) share.
+"""Functions that the classifiers (selector, hop selector, verifier) share.
 
-* Folders of labelled rows, one file per split: reads them, and checks that no two splits overlap and that datasets share an encoder.
+* Reading folders of labelled rows, one file per split, and checking that no two splits overlap and that datasets share an encoder.
 * Gradient-boosted trees (scikit-learn's histogram trees), with early stopping on dev, and their conversion to the plain arrays of a `Forest`.
 * From logits to decisions: the temperature that calibrates the probabilities on dev, the threshold for a target recall, the reliability plot.
 
@@ -9,6 +9,7 @@ Legend: n examples, F features, T trees, V nodes of all trees, concatenated; B b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -20,13 +21,14 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from data_synth.dataset.write import markdown_table
+from data_synth.dataset.write import SUMMARY, markdown_table
 from data_synth.rows import MALFORMED, Row, split_files
 from graph.errors import UserError
 from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import read_jsonl
-from graph.trees import Forest
+from graph.trees import Forest, forest_logits, probabilities
 from graph.types import Floats, Ints
+from train.run.record import versions_section
 from train.run.settings import SelectorSettings, VerifierSettings
 
 R = TypeVar("R", bound=Row)
@@ -67,6 +69,22 @@ def check_apart(what: str, ids: Mapping[str, Mapping[Any, str]], expected: str, 
         if shared := sorted(ids[second][key] for key in ids[first].keys() & ids[second].keys()):
             listed = ", ".join(shared[:MAX_NAMED]) + (", …" if len(shared) > MAX_NAMED else "")
             raise UserError(f"{len(shared):,} {what}s in both {first} and {second}: {listed}", expected, remedy)
+
+
+def check_both_classes(where: str, label: str, labelled: Sequence[bool], remedy: str) -> None:
+    """UserError unless some rows have the label `label` and others do not."""
+    if not 0 < sum(labelled) < len(labelled):
+        found = f"{where}: {sum(labelled):,} of {len(labelled):,} rows are {label}"
+        raise UserError(found, "both classes in every split", remedy)
+
+
+def stated_origin(folder: Path) -> dict[str, str]:
+    """The origin of a dataset according to its summary; empty if there is none."""
+    try:
+        origin = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["origin"]
+        return {str(key): str(value) for key, value in origin.items()}
+    except (OSError, *MALFORMED):
+        return {}
 
 
 def check_one_encoder(sources: str, encoders: Mapping[str, str]) -> None:
@@ -138,6 +156,14 @@ def to_forest(trees: HistGradientBoostingClassifier, count: int, positive_weight
     )
 
 
+def fit_forest(
+    train: Examples, dev: Examples, settings: SelectorSettings | VerifierSettings, positive_weight: float = 1.0
+) -> Forest:
+    """The trees of `fit_trees` up to the lowest loss on dev."""
+    trees = fit_trees(train, dev, settings, positive_weight)
+    return to_forest(trees, best_count(trees), positive_weight)
+
+
 def library_versions() -> dict[str, str]:
     """The versions of the libraries that determine the trees, for records."""
     return {name: version(name) for name in ("scikit-learn", "numpy")}
@@ -188,6 +214,13 @@ def fit_temperature(logits_n: Doubles, label_n: Ints) -> float:
     return float(np.exp(optimum.x))
 
 
+def calibrate(forest: Forest, dev: Examples) -> tuple[float, Doubles]:
+    """The temperature fitted on dev, and the probabilities of dev at this temperature."""
+    logits_n = forest_logits(forest, dev.features_nF)
+    temperature = fit_temperature(logits_n, dev.label_n)
+    return temperature, probabilities(logits_n, temperature)
+
+
 def threshold_for(probability_n: Doubles, label_n: Ints, target_recall: float) -> float:
     """The highest threshold that at least `target_recall` of the relevant examples reach.
 
@@ -234,6 +267,16 @@ def threshold_figures(probability_n: Doubles, label_n: Ints, threshold: float) -
         "precision": relevant / max(float(selected_n.sum()), 1.0),
         "selected": float(selected_n.mean()),
     }
+
+
+def standard_error(values_n: Doubles) -> float:
+    """The standard error of the mean; 0 for a single value."""
+    return float(values_n.std(ddof=1) / np.sqrt(len(values_n))) if len(values_n) > 1 else 0.0
+
+
+def closing_sections(features: Sequence[str], use: str, versions: Mapping[str, str]) -> list[str]:
+    """The last sections of a model card: features, use, versions."""
+    return ["## Features\n\n" + ", ".join(f"`{name}`" for name in features) + ".", use, versions_section(versions)]
 
 
 COLOUR = "#2b7bba"

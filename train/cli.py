@@ -143,7 +143,7 @@ def report(record: RunRecord, output: str, as_json: bool) -> None:
 
 
 def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None:
-    """Score responses with a reward model: adds the reward component `reward_model`, from 0 to 1.
+    """Score responses with a reward model: add the reward component `reward_model`, from 0 to 1.
 
     RUN is a run of `train reward`, --data a folder that `synth responses` wrote.
     """
@@ -155,9 +155,6 @@ def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None
         return
     print(f"{out}: {scored.prompts:,} prompts, {scored.responses:,} responses, mean reward {scored.mean_reward:.3f}")
     print("to train on it, give it a weight in the setting `rewards` of `train ms` or `train dpo`: reward_model: 1.0")
-
-
-GGUF_TYPES = ("f16", "bf16", "q8_0")
 
 
 def export(
@@ -231,8 +228,11 @@ def check_export_options(merge: bool, adapter_only: bool, gguf: str, hub_base: s
     if conversations is not None and not gguf:
         found = f"--conversations {conversations} without --gguf"
         raise UserError(found, "--conversations only with --gguf", "leave it out")
-    if gguf not in ("", *GGUF_TYPES):
-        raise UserError(f"--gguf {gguf}", f"one of {', '.join(GGUF_TYPES)}", "name one")
+    if gguf:
+        from train.export.gguf import TYPES
+
+        if gguf not in TYPES:
+            raise UserError(f"--gguf {gguf}", f"one of {', '.join(TYPES)}", "name one")
 
 
 Size = Annotated[
@@ -279,7 +279,7 @@ def selector(
 
 
 def show_selector(record: SelectorRecord) -> None:
-    """Print the figures of a selector: a line for each ranked data set, then one for each other figure."""
+    """Print the figures of a selector: a line for each ranked dataset, then one for each other figure."""
     for ranked in record.ranked:
         figures = f"MAP {ranked.selector:.3f} (by cosine {ranked.cosine:.3f}), {ranked.questions} questions"
         print(f"{ranked.dataset} {ranked.split:5} {figures}")

@@ -44,7 +44,7 @@ class ScoredData:
 
 
 def train_reward(settings: RewardSettings) -> RunRecord:
-    """Train a reward model by `settings` and save the run at `settings.output`; UserError before the first step for invalid input."""
+    """Train a reward model with `settings` and save the run at `settings.output`; UserError before the first step for invalid input."""
     if is_adapter(settings.model):
         found = f"model {settings.model!r} is an adapter of a language model"
         raise UserError(found, "a full model", "start from its base, or merge it first (`train export --merge`)")

@@ -14,9 +14,8 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from peft import get_peft_model
 from torch import Tensor
-from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, TrainingArguments
 from transformers.trainer_utils import EvalLoopOutput
 
 from data_synth.reading.reading_form import score_reading
@@ -31,8 +30,7 @@ from train.run.data import check_fit
 from train.run.loop import (
     GroupTrainer,
     check_start,
-    load_start,
-    lora_config,
+    load_with_adapter,
     run_and_save,
     run_folder,
     trainer_arguments,
@@ -88,7 +86,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def evenly_spaced_rows(rows: Sequence[Any], count: int) -> list[Any]:
-    """`count` evenly spaced rows, because the first rows may all come from one data set.
+    """`count` evenly spaced rows, because the first rows may all come from one dataset.
 
     >>> evenly_spaced_rows("abcdefg", 3), evenly_spaced_rows("ab", 3)
     (['a', 'c', 'e'], ['a', 'b'])
@@ -172,9 +170,7 @@ def answer_tokens(groups: Sequence[TokenizedGroup]) -> int:
 
 def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedTokenizerBase, folder: Path) -> SftTrainer:
     """The trainer of the model with its adapter; with `eval_steps`, training ends by loading the checkpoint with the best F1."""
-    set_seed(settings.seed)
-    model = load_start(settings, tokenizer)
-    model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
+    model = load_with_adapter(settings, tokenizer)
     groups = [*data.train, *data.dev]
     longest = [len(group.prompt) + max(map(len, group.responses)) for group in groups]
     check_rotation(model.config, longest)

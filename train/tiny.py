@@ -63,7 +63,7 @@ def read_texts(source: Path) -> list[str]:
 def train_tokenizer(texts: Sequence[str], vocabulary: int, context_tokens: int) -> PreTrainedTokenizerFast:
     """A byte-level BPE tokenizer (any text round-trips) with pad, start and end tokens and the chat template.
 
-    The words that every prompt and answer contain are added once per text, so that they take few tokens.
+    The words that every prompt and answer contains are added once per text, so that they take few tokens.
     """
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,12 +1,12 @@
 """`modegraph train verifier`: trains a verifier, a folder for `--verifier`, from claims, within about a minute on one core.
 
 Trees are fitted on train, with early stopping on dev, where temperature and threshold are chosen; figures are measured on test. With sentences
-that people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to their
-train rows, and their dev rows help to set the threshold. Unusable data is rejected before training. Legend: n claims, S inputs of the second stage."""
+that people labelled, a logistic regression over the trees' logit, the features and the overlap of wording is fitted to the train
+rows of these sentences, and the dev rows help to set the threshold. Unusable data is rejected before training.
+Legend: n claims, S inputs of the second stage."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -36,21 +36,21 @@ from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.shared.console import say
 from graph.shared.jsonl import write_json
-from graph.trees import forest_logits, probabilities
 from graph.types import Floats, Ints
 from train.classifiers import (
     Bin,
-    best_count,
+    calibrate,
     calibration_error,
     check_apart,
+    check_both_classes,
+    closing_sections,
     draw_reliability,
-    fit_temperature,
-    fit_trees,
+    fit_forest,
     library_versions,
     read_labelled,
     reliability,
     reliability_table,
-    to_forest,
+    stated_origin,
 )
 from train.run.save import about_run, fresh_folder
 from train.run.settings import VerifierSettings
@@ -119,12 +119,10 @@ def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dic
         folder_rows, fingerprints[folder.resolve().name] = _read_folder(folder, "`modegraph synth claims`")
         for split, split_rows in folder_rows.items():
             rows[split] += split_rows
+    remedy = "make claims from more documents, or add another --data"
     for split, split_rows in rows.items():
-        _check_labels(
-            f"{', '.join(map(str, folders))}, {split}",
-            split_rows,
-            "make claims from more documents, or add another --data",
-        )
+        where = f"{', '.join(map(str, folders))}, {split}"
+        check_both_classes(where, "unsupported", [not row.supported for row in split_rows], remedy)
     _check_passages(rows)
     return rows, fingerprints
 
@@ -150,7 +148,8 @@ def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, l
                 sets[name][split].append(row)
     for name, set_rows in sets.items():
         for split, split_rows in set_rows.items():
-            _check_labels(f"{folder}, {name}, {split}", split_rows, "leave the set out of `real_sets`")
+            where, remedy = f"{folder}, {name}, {split}", "leave the set out of `real_sets`"
+            check_both_classes(where, "unsupported", [not row.supported for row in split_rows], remedy)
     _check_passages({split: [row for set_rows in sets.values() for row in set_rows[split]] for split in REAL_SPLITS})
     return sets, fingerprint
 
@@ -165,14 +164,6 @@ def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]],
     return rows, fingerprint
 
 
-def _check_labels(where: str, rows: Sequence[ClaimRow], remedy: str) -> None:
-    """UserError unless there are both supported and unsupported rows."""
-    broken = sum(not row.supported for row in rows)
-    if not 0 < broken < len(rows):
-        found = f"{where}: {broken:,} unsupported among {len(rows):,} claims"
-        raise UserError(found, "both supported and unsupported ones", remedy)
-
-
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
     """UserError if two splits have rows with the same passages."""
     passages = {split: {(row.passage, *row.further): row.id for row in rows.get(split, ())} for split in SPLITS}
@@ -182,13 +173,8 @@ def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
 
 def licences(folder: Path) -> dict[str, str]:
     """The licence of each dataset, from the summary of an imported folder; empty without such a summary."""
-    try:
-        origin = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["origin"]
-        facts = {str(key): str(value) for key, value in origin.items()}
-    except (OSError, ValueError, KeyError, AttributeError):
-        return {}
     head, tail = "Set ", ", licence"
-    return {key[len(head) : -len(tail)]: value for key, value in facts.items() if key.endswith(tail)}
+    return {key[len(head) : -len(tail)]: value for key, value in stated_origin(folder).items() if key.endswith(tail)}
 
 
 def claims_of(rows: Sequence[ClaimRow]) -> Claims:
@@ -225,7 +211,9 @@ restated or falsified; no encoder and no language model is called. Trees are fit
 threshold are chosen; the test figures are for documents that were used neither for fitting nor for choosing."""
 LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and miss an error that only \
 knowledge of the subject reveals. It recognises negations and opposites in English only."""
-USE = '`modegraph ask INDEX "question" --model SPEC --verifier FOLDER`, and `serve --verifier FOLDER`.'
+USE = """## Use
+
+`modegraph ask INDEX "question" --model SPEC --verifier FOLDER`, and `serve --verifier FOLDER`."""
 RULE = "`rule` counts a claim as supported if every name and number in it occurs in the passages or their titles."
 
 
@@ -233,7 +221,7 @@ def verifier_card(record: VerifierRecord) -> str:
     """Markdown with the front matter that model hubs read."""
     facts = [
         *((f"data, {name}", fingerprint) for name, fingerprint in record.data.items()),
-        *((f"claims of {split}", f"{count:,}") for split, count in record.claims.items()),
+        *((f"{split} claims", f"{count:,}") for split, count in record.claims.items()),
         ("trees", record.trees),
         ("temperature", f"{record.temperature:.3f}"),
         ("threshold", f"{record.threshold:.4f}"),
@@ -262,16 +250,14 @@ def verifier_card(record: VerifierRecord) -> str:
         "---\nlibrary_name: modegraph\npipeline_tag: text-classification\n---",
         "# A verifier of cited sentences",
         f"{ABOUT}\n\n{LIMITS}",
-        markdown_table(("what", "value"), facts),
+        markdown_table(("property", "value"), facts),
         *([f"## Sentences labelled by people\n\n{second}", markdown_table(heads, real)] if real else []),
         f"## Test: restated and falsified sentences\n\n{RULE}",
         markdown_table(("figure", "verifier", "rule"), measured),
         markdown_table(("kind", "claims", "share marked as unsupported"), kinds),
         "## Reliability on test\n\n![reliability](reliability.png)",
         reliability_table(record.reliability, "claims", "unsupported"),
-        "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
-        f"## Use\n\n{USE}",
-        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+        *closing_sections(record.features, USE, record.versions),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -297,7 +283,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
         splits = {split: claims_of(split_rows) for split, split_rows in rows.items()}
         milliseconds = 1000 * (time.process_time() - processor_start) / sum(map(len, rows.values()))
         say(", ".join(f"{split}: {len(split_rows):,} claims" for split, split_rows in rows.items()))
-        verifier, trees = fit_verifier(splits["train"], splits["dev"], settings)
+        verifier = fit_verifier(splits["train"], splits["dev"], settings)
         sets = {
             name: {split: claims_of(split_rows) for split, split_rows in set_rows.items()}
             for name, set_rows in real.items()
@@ -318,7 +304,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
             features=FEATURES,
             settings=settings.recorded(),
             claims={split: len(split_rows) for split, split_rows in rows.items()},
-            trees=trees,
+            trees=len(verifier.forest.root_T),
             temperature=verifier.temperature,
             threshold=verifier.threshold,
             figures=figures(probability_n, test.label_n, verifier.threshold) | {"ECE": calibration_error(bins)},
@@ -335,15 +321,11 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
     return record
 
 
-def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> tuple[WordVerifier, int]:
-    """The calibrated verifier, and its number of trees."""
-    trees = fit_trees(train, dev, settings)
-    count = best_count(trees)
-    forest = to_forest(trees, count)
-    logits_n = forest_logits(forest, dev.features_nF)
-    temperature = fit_temperature(logits_n, dev.label_n)
-    probability_n = probabilities(logits_n, temperature)
-    return WordVerifier(forest, temperature, threshold_of(probability_n[dev.label_n == 0], settings.false_marks)), count
+def fit_verifier(train: Claims, dev: Claims, settings: VerifierSettings) -> WordVerifier:
+    """The calibrated verifier."""
+    forest = fit_forest(train, dev, settings)
+    temperature, probability_n = calibrate(forest, dev)
+    return WordVerifier(forest, temperature, threshold_of(probability_n[dev.label_n == 0], settings.false_marks))
 
 
 def add_second_stage(

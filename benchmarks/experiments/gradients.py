@@ -147,6 +147,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     rows = usable_rows(options.responses, options.prompts)
+    if len(rows) < 2:
+        found = f"{options.responses}: {len(rows)} usable prompts (--prompts {options.prompts})"
+        expected = f"at least 2, each with {max(SIZES)} or more responses that differ in reward"
+        raise UserError(found, expected, "sample more responses, or raise --prompts")
     table = measure(options.model, rows, options.seed)
     if options.json:
         print(json.dumps({"model": options.model, "prompts": len(rows), "beta": BETA, "rows": table}, indent=2))

@@ -258,7 +258,7 @@ def train_job(study: StudySettings, job: Job, folder: Path, results: Path, model
         settings = kind(**{**train_settings(arm), **changes, "output": f"{scratch}/run"})
         tokenizer = load_tokenizer(model_name)
         rows = read_responses(folder / ("dev.jsonl" if job.trial else "test.jsonl"))
-        data = read_preference_data(settings, tokenizer, settings.label_smoothing)
+        data = read_preference_data(settings, tokenizer)
         started = time.perf_counter()
         trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, Path(scratch))
         at = [study.updates * number // study.checkpoints for number in range(1, study.checkpoints + 1)]
@@ -310,7 +310,7 @@ def report(study: StudySettings, results: Path) -> dict[str, Any]:
         runs[run["arm"]][run["seed"]] = run
     table = [arm_figures(arm, list(by_seed.values())) for arm, by_seed in runs.items()]
     first, second = study.contrast
-    contrasts = {arm: contrast(runs[first], runs[arm], study.equal_within) for arm in runs if arm != first}
+    contrasts = {arm: contrast(runs.get(first, {}), runs[arm], study.equal_within) for arm in runs if arm != first}
     others = {arm: found["p"] for arm, found in contrasts.items() if arm != second and found["p"] is not None}
     for arm, p in holm(others).items():
         contrasts[arm]["p, Holm"] = p
@@ -342,9 +342,11 @@ def arm_figures(arm: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def contrast(first: Mapping[int, Any], other: Mapping[int, Any], margin: float) -> dict[str, Any]:
     """The difference at equal KL and at the end, by paired seeds: mean, interval, exact p, and p of the equivalence test.
 
-    If the two runs of a seed have no common KL, the number of such seeds replaces the figures at equal KL.
+    There are no figures if the arms share no seed; if the two runs of a seed have no common KL, the number of such seeds replaces the figures at equal KL.
     """
     seeds = sorted(set(first) & set(other))
+    if not seeds:
+        return {"seeds": 0, "p": None}
     equal = [difference(first[seed], other[seed]) for seed in seeds]
     at_end = [fmean(first[seed]["points"][-1]["reward"]) - fmean(other[seed]["points"][-1]["reward"]) for seed in seeds]
     found: dict[str, Any] = {

@@ -54,6 +54,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/killed"))
     arguments = parser.parse_args()
     alone, killed = arguments.out / "alone", arguments.out / "killed"
+    if alone.exists() or killed.exists():
+        parser.error(f"argument --out: {arguments.out} contains a study. Delete it or name another folder")
     started = time.monotonic()
     run_to_its_end(write_study(alone))
     total = time.monotonic() - started

@@ -16,7 +16,7 @@ each answer over the passages that it cites, supported if it is right.
 import argparse
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -159,8 +159,9 @@ def groups_of_rows(data: Path, folder: Path, split: str) -> Iterator[list[dict[s
     originals = {(name, question.id): question for name, source in sets.items() for question in source.questions}
     by_context: defaultdict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
     for _, row in read_jsonl(folder / f"{split}.jsonl"):
-        if not POLAR.intersection(row["answers"]):
-            by_context[row["id"].partition(":")[0], *row["context_ids"]].append(row)
+        name = row["id"].partition(":")[0]
+        if name in sets and not POLAR.intersection(row["answers"]):
+            by_context[name, *row["context_ids"]].append(row)
     for (name, *ids), found in by_context.items():
         passages = quoted_passages(sets[name], ids)
         context = content_id(name, *ids)
@@ -210,45 +211,46 @@ def write_rows(
         groups: list[list[dict[str, Any]]] = []
         for name in (*sets, *READING_SETS):
             folder = data / ("support" if name in sets else "reading") / name
-            found = list(
-                groups_of_set(folder, names[0]) if name in sets else groups_of_reading(read_set(folder), names[1])
-            )
-            Random(name).shuffle(found)
-            found = found[: shares.get(name, len(found)) if split == "train" else 30]
-            print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
-            groups += found
+            found = groups_of_set(folder, names[0]) if name in sets else groups_of_reading(read_set(folder), names[1])
+            groups += drawn(found, split, name, shares.get(name))
         for name, count in reading.items():
-            found = list(groups_of_rows(data, Path(name), split))
-            Random(name).shuffle(found)
-            found = found[: count if split == "train" else 30]
-            print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
-            groups += found
+            groups += drawn(groups_of_rows(data, Path(name), split), split, name, count)
         for name, count in answers.items() if split == "train" else ():
-            found = list(groups_of_answers(data, Path(name)))
-            Random(name).shuffle(found)
-            print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
-            groups += found[:count]
+            groups += drawn(groups_of_answers(data, Path(name)), split, name, count)
         Random(split).shuffle(groups)
         write_jsonl(out / f"{split}.jsonl", [row for group in groups for row in group])
+
+
+def drawn(
+    groups: Iterable[list[dict[str, Any]]], split: str, name: str, most: int | None
+) -> list[list[dict[str, Any]]]:
+    """At most `most` random groups of a set (all if None), or 30 if the split is not train; print how many."""
+    found = list(groups)
+    Random(name).shuffle(found)
+    found = found[: most if split == "train" else 30]
+    print(split, name, len(found), "contexts", sum(map(len, found)), "claims")
+    return found
 
 
 def judge(data: Path, spec: str, out: Path, sets: Sequence[str]) -> None:
     """Write the verifier's log-odds of random rows of each of `sets` (NAME[:SPLIT]=LIMIT) to `out`; a set that is a file has rows that `rows` wrote, of which
     those with a question are judged. Sets that are already in `out` are skipped."""
+    limits = [each.partition("=")[::2] for each in sets]
+    files = [out / f"{QUESTIONS if name.endswith('.jsonl') else name.partition(':')[0]}.jsonl" for name, _ in limits]
+    if len(set(files)) < len(files):
+        raise SystemExit("--sets: two sets with the same output. Name at most one .jsonl file, and each other set once")
     out.mkdir(parents=True, exist_ok=True)
     log_odds = open_model_verifier(spec).log_odds
-    for each in sets:
-        name, _, limit = each.partition("=")
-        if (written := Path(name)).suffix == ".jsonl":
-            found = [row for _, row in read_jsonl(written)]
+    for (name, limit), file in zip(limits, files, strict=True):
+        if name.endswith(".jsonl"):
+            found = [row for _, row in read_jsonl(Path(name))]
             chats = [(tuple(Message(**turn) for turn in row["prompt"]), row["completion"] == "yes") for row in found]
             chats = [(chat, label) for chat, label in chats if HAS_QUESTION.search(chat[-1].content.splitlines()[-1])]
-            file, chats = out / f"{QUESTIONS}.jsonl", Random(0).sample(chats, min(int(limit), len(chats)))
+            chats = Random(0).sample(chats, min(int(limit), len(chats)))
         else:
             folder, _, split = name.partition(":")
             rows = read_support(data / "support" / folder / "rows.jsonl", split or None, int(limit))
             chats = [(chat_of(row), row.supported) for row in rows if can_be_checked(row.claim)]
-            file = out / f"{folder}.jsonl"
         if not file.exists():
             judged = track(chats, name, len(chats))
             write_jsonl(file, [{"supported": label, "odds": float(log_odds([chat])[0])} for chat, label in judged])

@@ -48,7 +48,7 @@ TRAINING: dict[str, Any] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("what", nargs="*", default=["walk", "batch"], choices=["walk", "batch"])
+    parser.add_argument("what", nargs="?", choices=["walk", "batch"], help="both by default")
     parser.add_argument("--index", type=Path, help="an index of examples/documents")
     parser.add_argument("--json", action="store_true", help="print the data")
     options = parser.parse_args()
@@ -63,7 +63,7 @@ def main() -> None:
             "walk": lambda: walk(index()),
             "batch": lambda: batch(index(), work),
         }
-        for what in options.what:
+        for what in [options.what] if options.what else measures:
             data = measures[what]()
             write_json(DATA / f"{what}.json", data)
             print(json.dumps(data) if options.json else f"{DATA / what}.json")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,15 +50,17 @@ def read_points(file: Path) -> dict[str, tuple[float, float]]:
 
 
 def draw() -> Figure:
-    """One panel per set; a dotted line is the recall that was published for another system, on the set's complete corpus and other questions."""
+    """One panel per set; a dotted line is the recall that was published for another system, on the set's complete corpus and other questions, if any was."""
     points: dict[str, dict[str, tuple[float, float]]] = json.loads((DATA / "recall.json").read_text(encoding="utf-8"))
     figure = Figure(figsize=(4.6 * len(points), 3.6), layout="constrained")
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]
-    for axes, (name, modes), colour, marker in zip(panels, points.items(), COLOURS, MARKERS, strict=False):
+    looks = cycle(zip(COLOURS, MARKERS, strict=True))
+    for axes, (name, modes), (colour, marker) in zip(panels, points.items(), looks, strict=False):
         draw_set(axes, name, modes, colour, marker)
-        axes.axhline(PUBLISHED[name], color=GREY, ls=":", lw=1.2)
-        position, label = (0.01, PUBLISHED[name]), {"textcoords": "offset points", "fontsize": 7, "color": GREY}
-        axes.annotate(PUBLISHED_SYSTEM, position, (0, 3), xycoords=("axes fraction", "data"), **label)
+        if name in PUBLISHED:
+            axes.axhline(PUBLISHED[name], color=GREY, ls=":", lw=1.2)
+            position, label = (0.01, PUBLISHED[name]), {"textcoords": "offset points", "fontsize": 7, "color": GREY}
+            axes.annotate(PUBLISHED_SYSTEM, position, (0, 3), xycoords=("axes fraction", "data"), **label)
     panels[0].set_ylabel(RECALL)
     panels[0].yaxis.label.set_color(GREY)
     figure.draw_without_rendering()

@@ -213,7 +213,6 @@ LABELLED_CLAIMS: Form[ClaimRow] = replace(
         "Train the second stage of a verifier on them: `modegraph train verifier --set real=FOLDER`. The licences are those "
         "that the sets state; you may not be allowed to redistribute a model trained on a set that states none."
     ),
-    made_by="data import support",
 )
 
 

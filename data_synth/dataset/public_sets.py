@@ -94,11 +94,13 @@ NO_PASSAGE = "a row without a passage or a sentence"
 
 def support_sets(folder: Path) -> dict[str, Path]:
     """The rows.jsonl of each set in `folder`, or, if it contains no set, its own rows.jsonl, by name of the set; UserError if there is no such file."""
-    files = sorted(folder.glob(f"*/{SUPPORT_ROWS}")) or [file for file in [folder / SUPPORT_ROWS] if file.is_file()]
+    files = {file.parent.name: file for file in sorted(folder.glob(f"*/{SUPPORT_ROWS}"))}
+    if not files and (folder / SUPPORT_ROWS).is_file():
+        return {folder.resolve().name: folder / SUPPORT_ROWS}
     if not files:
         expected = f"a folder of sets, each with {SUPPORT_ROWS}, or one such set"
         raise UserError(f"{folder}: no {SUPPORT_ROWS} in it or in any of its folders", expected, "check the path")
-    return {file.resolve().parent.name: file for file in files}
+    return files
 
 
 def support_origin(files: Mapping[str, Path]) -> dict[str, str]:

@@ -33,15 +33,15 @@ Problems = Callable[[Mapping[str, Any]], Sequence[str]]
 """Lists the problems of a row; raises the errors of `Form.from_json`."""
 
 
-def form_of(row: Mapping[str, Any], where: str) -> Form[Any]:
-    """The form of a row; UserError naming the columns when no form matches."""
+def form_of(row: Mapping[str, Any], where: str, others: str = "") -> Form[Any]:
+    """The form of a row; UserError naming the columns if no form matches, and the `others` that the caller accepts."""
     for column, form in FORM_BY_COLUMN.items():
         if column in row:
             return form
     raise UserError(
         f"{where}: columns {', '.join(map(repr, row)) or 'none'}",
-        f"one of {', '.join(map(repr, FORM_BY_COLUMN))}, which identify the kind of data, or 'question' and 'answers'",
-        "give a file made by `modegraph synth` or `modegraph data import`, or questions",
+        f"one of {', '.join(map(repr, FORM_BY_COLUMN))}, which identify the kind of data{others}",
+        "give rows made by `modegraph synth` or `modegraph data import`",
     )
 
 
@@ -49,7 +49,7 @@ def checks_of(row: Mapping[str, Any], where: str) -> tuple[str, Problems]:
     """The name and the checks of the row's form; plain questions have no form, but checks of their own. UserError as in `form_of`."""
     if "question" in row and not any(column in row for column in FORM_BY_COLUMN):
         return "questions", question_problems
-    form = form_of(row, where)
+    form = form_of(row, where, ", or 'question' and 'answers'")
     return form.name, lambda values: form.problems(form.from_json(values))
 
 

@@ -26,7 +26,6 @@ from graph.shared.console import print_json, say
 from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json
 
-LOST_SHARE = 0.5
 SAMPLED_ROWS = 2000
 """Size of the uniform sample of rows held in memory for a form's measures."""
 
@@ -56,9 +55,8 @@ class Summary:
 
     @property
     def mostly_lost(self) -> bool:
-        """Whether more than half of the rows were dropped (duplicates do not count)."""
-        dropped = sum(self.drops.values())
-        return dropped > LOST_SHARE * (dropped + self.rows)
+        """Whether there are no rows, or more than half of them were dropped (duplicates do not count)."""
+        return self.rows < max(1, sum(self.drops.values()))
 
 
 @dataclass
@@ -264,9 +262,10 @@ def _write_all(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin:
 
 
 def _move_into_place(unfinished: Path, folder: Path) -> None:
-    """Move every finished file into place, the summary last; splits of an earlier run that this one lacks are deleted."""
+    """Move every finished file into place, the summary last; splits of an earlier run that its summary lacks are deleted."""
+    splits = json.loads((unfinished / SUMMARY).read_text(encoding="utf-8"))["by_split"]
     for stale in (*split_files(folder, "jsonl"), *split_files(folder, "parquet")):
-        if not (unfinished / stale.name).exists():
+        if stale.stem not in splits:
             stale.unlink()
     for file in sorted(unfinished.iterdir(), key=lambda file: file.name == SUMMARY):
         file.replace(folder / file.name)
@@ -342,7 +341,7 @@ def write_or_preview(
     warnings_of: Callable[[Summary], Sequence[str]] = lambda summary: (),
     strict: bool = False,
 ) -> bool:
-    """Show the first `preview` rows, or write all into `out`; False when more than half of the rows were dropped.
+    """Show the first `preview` rows, or write all into `out`; False if there are no rows, or more than half of them were dropped.
 
     Warnings that `warnings_of` finds in the summary are shown; with `strict`, they also make the result False.
     """
@@ -354,7 +353,8 @@ def write_or_preview(
     print_json({"out": str(out), **asdict(summary)}) if as_json else print(show_summary(summary, out))
     if summary.mostly_lost:
         dropped = sum(summary.drops.values())
-        say(f"modegraph: {dropped:,} rows were dropped, only {summary.rows:,} remain; see {out / CARD}")
+        lost = f"{dropped:,} rows were dropped, only {summary.rows:,} remain" if dropped else "no row could be made"
+        say(f"modegraph: {lost}; see {out / CARD}")
     warnings = warnings_of(summary)
     for warning in warnings:
         say(f"modegraph: warning: {warning}")

@@ -84,10 +84,10 @@ def preference_rows(
     index: Index,
     questions: Iterable[Question],
     settings: RetrieveSettings,
-    models: Sequence[LanguageModel] = (),
-    checker: LanguageModel | None = None,
-    hard_negatives: float = 0.0,
-    sizes: Collection[int] = (),
+    models: Sequence[LanguageModel],
+    checker: LanguageModel | None,
+    hard_negatives: float,
+    sizes: Collection[int],
 ) -> Iterator[PreferenceRow | Dropped]:
     """The rows of `questions` with contexts of `sizes` excerpts (of every size up to `settings.top_k` if no size is given).
 
@@ -108,9 +108,9 @@ def make_rows(
     find_contexts: FindContexts,
     reasoners: Sequence[Reasoner],
     measure: MeasureSupport,
-    hard_negatives: float = 0.0,
-    check: Check | None = None,
-    sizes: Collection[int] = (),
+    hard_negatives: float,
+    check: Check | None,
+    sizes: Collection[int],
 ) -> Iterator[PreferenceRow | Dropped]:
     """Yield the rows of each question from the smallest context to the largest, in the order of `questions`; Dropped for a row that cannot be made."""
     pools: defaultdict[str, Pool] = defaultdict(Pool)

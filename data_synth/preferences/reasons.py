@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from data_synth.contexts import task_of
 from data_synth.rows import Draft, Dropped
 from graph.answer.citations import check_citations
-from graph.answer.prompt import REASON, answer_messages, parse_answer
+from graph.answer.prompt import REASON, parse_answer
 from graph.text.prompting import fill, quote
 from graph.text.sentences import Unit, split_units
 from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
@@ -168,8 +169,7 @@ def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | D
 
 def reasoner_message(draft: Draft) -> Message:
     """The prompt of data_synth/prompts/reasoner.txt, with the same numbered passages as the row's own prompt."""
-    task = answer_messages(draft.question.text, draft.excerpts)[-1].content
-    return Message("user", fill("data_synth/reasoner.txt", question_over_passages=task, answer=draft.answer))
+    return Message("user", fill("data_synth/reasoner.txt", question_over_passages=task_of(draft), answer=draft.answer))
 
 
 def check_reason(completion: Completion, draft: Draft) -> str | Dropped:

@@ -69,8 +69,6 @@ MIN_WORDS = 5
 MIN_ARTICLES, MAX_ARTICLES = 3, 5
 MAX_SHARING = 20
 """An entity in more documents than this does not form a group."""
-QUESTION_MARKS = ("?", "？", "؟", ";")
-"""Question marks of Latin, East Asian, Arabic and Greek scripts."""
 MAX_QUESTION_TOKENS = 400
 MAX_WITH_NAME = 0.1
 """Largest share of the documents that may contain the name by which a question identifies one of them."""
@@ -81,6 +79,8 @@ SAME_ANSWER = 0.6
 _REFERENCE = re.compile(
     r"(?i:\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|our|my)\b)|\bus\b"
 )
+_QUESTION_MARK = re.compile(r"[?？؟\u037e]$|[\u0370-\u03ff\u1f00-\u1fff].*;$")
+"""The question marks of Latin, East Asian, Arabic and Greek scripts; in Greek text, also the semicolon."""
 Find = Callable[[Sequence[str]], Sequence[Sequence[Excerpt]]]
 """Maps questions to the excerpts that retrieval finds for each, the best first."""
 
@@ -252,7 +252,7 @@ def _row(
     numbers, passages, sentence = sorted(set(reply.passages)), material.passages, material.sentence
     faults = {
         EMPTY: not text or not answer,
-        NO_QUESTION_MARK: not text.endswith(QUESTION_MARKS),
+        NO_QUESTION_MARK: not _QUESTION_MARK.search(text),
         LONG_ANSWER: len(answer.split()) > MAX_ANSWER_WORDS,
         NO_SUCH_PASSAGE: not all(1 <= number <= len(passages) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,

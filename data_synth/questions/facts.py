@@ -4,13 +4,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import zip_longest
 from random import Random
 
 from data_synth.questions.index_statements import IndexStatements, Occurrence, occurrence_text
 from data_synth.questions.question_form import named_in
 from data_synth.questions.sentences import Fact, facts_of, topic_of
-from data_synth.questions.templates import Candidate, shuffled, starts, step_at, values_at
+from data_synth.questions.templates import Candidate, in_turn, shuffled, starts, step_at, values_at
 from graph.extract.entities import entity_key
 from graph.index.index import Index
 from graph.text.word_forms import FUNCTION_WORDS
@@ -114,8 +113,7 @@ def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Itera
         shuffled([*by_document.get(document, ()), *_document_questions(statements, sentences, document, rng)], rng)
         for document in shuffled(sorted(statements.occurrences), rng)
     ]
-    for candidates in zip_longest(*turns):
-        yield from (candidate for candidate in candidates if candidate is not None)
+    yield from in_turn(turns)
 
 
 def _value_questions(statements: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from data_synth.rows import Form
+from data_synth.rows import Form, split_problems
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,7 +143,7 @@ def question_problems(row: QuestionRow) -> list[str]:
         f"hops is {row.hops}, but the answer needs {len(row.passage_ids)} passages": row.hops != len(row.passage_ids),
         f"the question names its bridge {named_bridge!r}": named_bridge is not None,
     }
-    return [problem for problem, found in checks.items() if found]
+    return [*(problem for problem, found in checks.items() if found), *split_problems(row)]
 
 
 def named_in(name: str, text: str) -> bool:

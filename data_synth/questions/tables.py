@@ -7,12 +7,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby, zip_longest
+from itertools import groupby
 from random import Random
 
 from data_synth.questions.index_statements import IndexStatements, Occurrence
 from data_synth.questions.question_form import named_in
-from data_synth.questions.templates import Candidate, shuffled, step_at
+from data_synth.questions.templates import Candidate, in_turn, shuffled, step_at
 from graph.extract.entities import entity_key
 from graph.text.sentences import split_units
 
@@ -43,8 +43,7 @@ def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iter
     for table in _tables(statements) if hops == 1 else ():
         by_document[table.document] += maker.questions(table, rng)
     turns = [shuffled(by_document[document], rng) for document in shuffled(sorted(by_document), rng)]
-    for candidates in zip_longest(*turns):
-        yield from (candidate for candidate in candidates if candidate is not None)
+    yield from in_turn(turns)
 
 
 def _tables(statements: IndexStatements) -> Iterator[_Table]:

@@ -6,9 +6,9 @@ are of the same type."""
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from random import Random
 from typing import TypeVar
 
@@ -113,6 +113,15 @@ def fill_slots(phrase: str, *descriptions: str) -> str:
 
 def shuffled(items: Sequence[T], rng: Random) -> list[T]:
     return rng.sample(items, len(items))
+
+
+def in_turn(lists: Iterable[Iterable[T]]) -> Iterator[T]:
+    """The first item of each list, then the second of each, and so on.
+
+    >>> list(in_turn(["ad", "b", "ce"]))
+    ['a', 'b', 'c', 'd', 'e']
+    """
+    return (item for items in zip_longest(*lists) for item in items if item is not None)
 
 
 def starts(statements: IndexStatements, rng: Random) -> Iterator[PathEnd]:

@@ -382,14 +382,22 @@ class _Table:
         """The table row of a key, in Markdown."""
         return f"| {' | '.join([key, *self.cells[key]])} |"
 
+    @property
+    def sentence(self) -> str:
+        """The sentence below the table that states a value of `hidden`; "" if none does."""
+        if not (self.hidden and self.stated):
+            return ""
+        key, value = self.stated
+        key = key.replace(" | ", " from ", 1).replace(" | ", " to ")  # a route
+        return f"The {self.hidden.name} of {key} is {value}."
+
     def excerpt(self, rng: Random) -> Excerpt:
         """The document: an introduction, the table, and a last sentence; introduction and last sentence may be missing."""
         header = f"| {' | '.join([self.kind.header, *(column.header for column in self.columns)])} |"
         table = "\n".join([header, "|---" * header.count(" | ") + "|---|", *map(self.row, self.cells)])
         ending = rng.choice(_ENDINGS)
-        if self.hidden and self.stated:
-            ending = f"The {self.hidden.name} of {self.stated[0]} is {self.stated[1]}."
-        return Excerpt(self.id, self.title, "\n\n".join(filter(None, (rng.choice(_INTRODUCTIONS), table, ending))))
+        parts = (rng.choice(_INTRODUCTIONS), table, self.sentence or ending)
+        return Excerpt(self.id, self.title, "\n\n".join(filter(None, parts)))
 
 
 def made_tables(count: int, seed: int) -> ReadingSet:
@@ -444,14 +452,14 @@ def _questions(table: _Table, rng: Random) -> Iterator[ReadingQuestion]:
     for position, column in enumerate(table.columns):
         cell_of = {key: cells[position] for key, cells in table.cells.items()}
         for key in rng.sample(keys, min(3, len(keys))):
-            yield _question(table, _cell_question(table, column, key, rng), cell_of[key], key, "cell", rng)
+            yield _question(table, _cell_question(table, column, key, rng), cell_of[key], table.row(key), "cell", rng)
         other = _value(table.kind.keys, rng)
         if not any(set(key.split(" | ")) & set(other.split(" | ")) for key in keys):
             yield _question(table, _cell_question(table, column, other, rng), "", "", "unanswerable", rng)
         yield from _row_questions(table, column, cell_of, rng)
     if table.hidden and table.stated:
         key, value = table.stated
-        yield _question(table, _cell_question(table, table.hidden, key, rng), value, key, "sentence", rng)
+        yield _question(table, _cell_question(table, table.hidden, key, rng), value, table.sentence, "sentence", rng)
     for key in rng.sample(keys, min(2, len(keys))) if table.hidden else ():
         if table.hidden and not (table.stated and table.stated[0] == key):
             yield _question(table, _cell_question(table, table.hidden, key, rng), "", "", "unanswerable", rng)
@@ -464,17 +472,18 @@ def _row_questions(
     key = rng.choice(list(cell_of))
     if column.is_noun and list(cell_of.values()).count(cell_of[key]) == 1 and table.kind.keys != "route":
         text = rng.choice(_BY_CELL).format(noun=table.kind.noun, header=column.name, value=cell_of[key])
-        yield _question(table, text, key, key, "row", rng)
+        yield _question(table, text, key, table.row(key), "row", rng)
     ranked = sorted(cell_of, key=lambda key: _number(cell_of[key])) if column.phrases else []
     for mark, best, next_best in ((">", -1, -2), ("!", 0, 1)):
         if mark in column.phrases and _number(cell_of[ranked[best]]) != _number(cell_of[ranked[next_best]]):
             text = f"Which {table.kind.noun} {column.phrases[mark]}?"
-            yield _question(table, text, ranked[best], ranked[best], "largest", rng)
+            yield _question(table, text, ranked[best], table.row(ranked[best]), "largest", rng)
     if "^" in column.phrases:
         low, high = sorted(rng.sample(ranked, 2), key=lambda key: _number(cell_of[key]))
         if _number(cell_of[low]) != _number(cell_of[high]):
             first, second = rng.sample((low, high), 2)
-            yield _question(table, f"Which is {column.phrases['^']}, {first} or {second}?", high, high, "larger", rng)
+            text = f"Which is {column.phrases['^']}, {first} or {second}?"
+            yield _question(table, text, high, table.row(high), "larger", rng)
 
 
 def _cell_question(table: _Table, column: _Column, key: str, rng: Random) -> str:
@@ -482,8 +491,8 @@ def _cell_question(table: _Table, column: _Column, key: str, rng: Random) -> str
     return rng.choice(templates).format(*key.split(" | "), key=key, header=column.name)
 
 
-def _question(table: _Table, text: str, answer: str, key: str, kind: str, rng: Random) -> ReadingQuestion:
-    """A question about a table; unanswerable if `answer` is empty.
+def _question(table: _Table, text: str, answer: str, evidence: str, kind: str, rng: Random) -> ReadingQuestion:
+    """A question about a table, with the row or sentence that contains its answer; unanswerable if `answer` is empty.
 
     It names the document if other documents may answer it too, or the year of the document if there are two editions.
     """
@@ -491,5 +500,5 @@ def _question(table: _Table, text: str, answer: str, key: str, kind: str, rng: R
         text = rng.choice(_NAMING).format(question=text[:-1], mark=text[-1], title=table.title)
     elif table.edition:
         text = f"{text[:-1]} {table.edition}{text[-1]}"
-    answers, gold, evidence = ((answer,), (table.id,), (table.row(key),)) if answer else ((), (), ())
-    return ReadingQuestion("", text, answers, gold, (), evidence, kind, "train")
+    answers, gold, quotes = ((answer,), (table.id,), (evidence,)) if answer else ((), (), ())
+    return ReadingQuestion("", text, answers, gold, (), quotes, kind, "train")

@@ -28,6 +28,7 @@ from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
 from graph.config import Settings
 from graph.documents.questions import Question, check_gold
+from graph.errors import UserError
 from graph.index.index import TermScores
 from graph.shared.ids import content_id
 from graph.text.bm25 import count_terms, term_weights, terms_of
@@ -46,6 +47,7 @@ SURPLUS = "surplus of yes or of no answers"
 REPEATED = "the question is also in an earlier set"
 LONG_CONTEXT = "the gold passages have too many words"
 NO_GOLD = "the question names no gold passage"
+NO_CONTEXT = "the question has no answer and names no passage"
 MAX_LEXICAL = 5
 """Largest number of BM25's top passages that may be distractors."""
 MAX_PARTNERS = 20
@@ -68,7 +70,7 @@ class Share(Settings):
 
 
 class ReadingSettings(Settings):
-    """How contexts are made, and from which sets: folders below the imported one, or that folder itself if none is given."""
+    """How contexts are made."""
 
     distractors: int = Field(
         default=4, ge=0, description="largest number of distractors: passages besides the gold ones"
@@ -101,22 +103,34 @@ class ReadingSettings(Settings):
         default=False, description="whether to learn answers that no gold passage contains word for word"
     )
     form: AnswerForm = Field("cited", description="form of the answers")
+    seed: int = Field(0, description="seed of every random choice")
+
+
+class ImportSettings(ReadingSettings):
+    """How contexts are made, and from which sets: folders below the imported one, or that folder itself if none is given."""
+
     sets: dict[str, Share] = Field(default={}, description="folders of sets, and how much of each is used")
     tables: int = Field(
         default=0,
         ge=0,
         description="number of made-up documents with a table; their questions are a further set, all in the train split",
     )
-    seed: int = Field(0, description="seed of every random choice")
 
 
 ALL = Share()
 
 
-def rows_of_sets(root: Path, settings: ReadingSettings) -> Iterator[ReadingRow | Dropped]:
-    """The rows of all sets, one set after another, then those of made-up tables; a question that is in several sets is taken from the first only."""
+def rows_of_sets(root: Path, settings: ImportSettings) -> Iterator[ReadingRow | Dropped]:
+    """The rows of all sets, one set after another, then those of made-up tables; a question that is in several sets is taken from the first only.
+
+    UserError for two sets whose folders have the same name.
+    """
+    names = [Path(name).name for name in settings.sets]
+    if repeated := [name for name in settings.sets if names.count(Path(name).name) > 1]:
+        found = f"sets {', '.join(repeated)}: folders with the same name"
+        raise UserError(found, "different names, since the ids of rows begin with them", "rename a folder")
     known: dict[str, str] = {}
-    for name, share in (settings.sets or {"": Share()}).items():
+    for name, share in (settings.sets or {"": ALL}).items():
         source = read_set(root / name)
         questions = [q for q in source.questions if known.setdefault(normalise_question(q.text), name) == name]
         yield from [Dropped(REPEATED)] * (len(source.questions) - len(questions))
@@ -126,7 +140,7 @@ def rows_of_sets(root: Path, settings: ReadingSettings) -> Iterator[ReadingRow |
 
 
 def reading_rows(source: ReadingSet, settings: ReadingSettings, share: Share = ALL) -> Iterator[ReadingRow | Dropped]:
-    """The rows of a set, grouped by context; Dropped for an answerable question that cannot be used."""
+    """The rows of a set, grouped by context; Dropped for a question that cannot be used."""
     finder = Distractors(source)
     for split in dict.fromkeys(question.split for question in source.questions):
         questions = [question for question in source.questions if question.split == split]
@@ -325,6 +339,8 @@ def _rows_of_split(
         if not question.is_answerable:
             for passage_id in question.context_ids:
                 unanswerable[passage_id].append(question)
+            if not question.context_ids:
+                yield Dropped(NO_CONTEXT)
             continue
         answer = answer_of(question, source.passages, settings.answer_words, settings.own_words)
         if isinstance(answer, Dropped):
@@ -349,7 +365,7 @@ def _rows_of_split(
         if rng.random() < settings.paired:
             alone = {item.question.id: item}
             rows = _rows_of_context(source, context, alone, by_passage, rng, settings, without_gold=True)
-            yield from (row for row in rows if not row.gold_ids)
+            yield from (row for row in rows if row.question_id == item.question.id and not row.gold_ids)
             context += 1
 
 
@@ -517,16 +533,15 @@ def set_of_passages(name: str, by_source: Mapping[str, Sequence[Excerpt]], quest
 
 
 def _reading_question(question: Question, by_source: Mapping[str, Sequence[Excerpt]]) -> ReadingQuestion:
-    """A question with its gold passages, and all passages of their documents.
+    """A question with its gold passages, and all passages of the documents that it names.
 
     The gold passages are those that contain its evidence or, without evidence, its answer. There are none if no passage is found for one of the evidence
     quotes or, without evidence, in one of the gold documents.
     """
-    sources = dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence)))
-    near = [excerpt for source in sources for excerpt in by_source[source]]
+    near = [excerpt for source in question.sources for excerpt in by_source[source]]
     gold = [_passage_with_quote(by_source[quoted.source], quoted.text) for quoted in question.evidence]
     if not question.evidence:
-        gold = [passage_with_answer(by_source[source], question) for source in sources]
+        gold = [passage_with_answer(by_source[source], question) for source in question.sources]
     return ReadingQuestion(
         question.id,
         question.text,

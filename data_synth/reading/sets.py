@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from graph.documents.questions import SPLITS, split_by_hash
+from data_synth.relevance.relevance_form import CORPUS
+from graph.documents.questions import SPLITS, check_ids, split_by_hash
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
-CORPUS, QUESTIONS = "corpus.jsonl", "questions.jsonl"
+QUESTIONS = "questions.jsonl"
 YES_NO = frozenset({"yes", "no"})
 
 
@@ -58,7 +59,8 @@ class ReadingSet:
 
 
 def read_set(folder: Path) -> ReadingSet:
-    """A set read from its folder; UserError for a folder without questions, and with file and line for a malformed row or one that names a missing passage."""
+    """A set read from its folder; UserError for a folder without questions or with a repeated id, and with file and line for a malformed row or one that names
+    a missing passage."""
     passages: dict[str, Excerpt] = {}
     sentences: dict[str, list[str]] = {}
     for line, row in read_jsonl(folder / CORPUS):
@@ -73,6 +75,7 @@ def read_set(folder: Path) -> ReadingSet:
     )
     if not questions:
         raise UserError(f"{folder / QUESTIONS}: no questions", "one JSON object per line", "give another folder")
+    check_ids((question.id for question in questions), folder / QUESTIONS)
     return ReadingSet(folder.name, passages, questions)
 
 
@@ -98,7 +101,7 @@ def _question(
     for passage_id in (*gold, *context):
         if passage_id not in passages:
             found = f"{where}: no passage {passage_id!r} in {CORPUS}"
-            raise UserError(found, "ids of passages in corpus.jsonl", "fix the row")
+            raise UserError(found, f"ids of passages in {CORPUS}", "fix the row")
     split = row.get("split") or split_by_hash(normalise_question(row["question"]))
     split = "dev" if split == "val" else split
     if split not in SPLITS:

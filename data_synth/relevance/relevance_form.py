@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from data_synth.rows import Form, row_fields, row_from_json, row_schema, split_problems
-from graph.documents.questions import Question, Quote, read_question_rows, read_questions
+from graph.documents.questions import Question, Quote, check_indexed, read_question_rows, read_questions
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
 from graph.shared.jsonl import read_jsonl
@@ -136,7 +136,7 @@ RELEVANCE: Form[RelevanceRow] = Form(
 
 
 CORPUS = "corpus.jsonl"
-"""The name of the file with the sentences, looked for in the folder of the questions by default."""
+"""The file of documents or passages beside a file of questions."""
 
 
 def read_gold_questions(file: Path) -> list[GoldQuestion]:
@@ -168,15 +168,8 @@ def with_sentences(questions: Sequence[GoldQuestion], corpus: Path) -> list[Gold
 
 
 def check_sources(questions: Iterable[GoldQuestion], sources: Collection[str]) -> None:
-    """UserError when a document of a question, gold or not, is not among `sources`, those of the index."""
-    known = set(sources)
-    for gold in questions:
-        for source in (*gold.gold_sources, *gold.own_sources):
-            if source not in known:
-                found = f"question {gold.question.id!r} names document {source!r}, which is not in the index"
-                expected = "an index of the documents that the questions were written for"
-                remedy = "index those documents, or fix gold_ids, evidence, supporting_sentences and context_ids"
-                raise UserError(found, expected, remedy)
+    """UserError for documents of the questions, gold or not, that are not among `sources`, those of the index."""
+    check_indexed((source for gold in questions for source in (*gold.gold_sources, *gold.own_sources)), sources)
 
 
 def _gold_question(question: Question, row: Mapping[str, Any], where: str) -> GoldQuestion:

@@ -8,7 +8,7 @@ Legend: U documents, N propositions."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -167,16 +167,16 @@ def split_at(share: float) -> str:
     return "dev" if share < 1 - TEST_SHARE else "test"
 
 
-def read_earlier_splits(folders: Iterable[Path]) -> tuple[dict[str, str], dict[str, str]]:
-    """The splits of the questions (by their words, case-folded) and propositions (by id) of earlier relevance datasets.
+def read_earlier_splits(folders: Iterable[Path]) -> tuple[dict[str, str], dict[str, set[str]]]:
+    """The split of each question (by its words, case-folded) and the splits of each proposition (by id) of earlier relevance datasets.
 
-    UserError for a folder without such a dataset, or a file without these columns.
+    UserError for a folder without such a dataset, a file without these columns, or a question in two splits.
     """
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table
 
     questions: dict[str, str] = {}
-    propositions: dict[str, str] = {}
+    propositions: defaultdict[str, set[str]] = defaultdict(set)
     for folder in folders:
         files = split_files(folder, "parquet")
         if not files:
@@ -186,8 +186,12 @@ def read_earlier_splits(folders: Iterable[Path]) -> tuple[dict[str, str], dict[s
                 columns = read_table(file, columns=["question", "proposition_id"]).to_pydict()
             except ArrowInvalid as problem:
                 raise UserError(f"{file}: {problem}", "rows of `synth relevance`", "fix --beside") from None
-            questions |= dict.fromkeys((text.casefold() for text in columns["question"]), file.stem)
-            propositions |= dict.fromkeys(columns["proposition_id"], file.stem)
+            for text in dict.fromkeys(columns["question"]):
+                if (split := questions.setdefault(text.casefold(), file.stem)) != file.stem:
+                    found = f"{file}: question {text!r}, which is in {split} of another folder"
+                    raise UserError(found, "the same split in every --beside folder", "leave one of the folders out")
+            for proposition in columns["proposition_id"]:
+                propositions[proposition].add(file.stem)
     return questions, propositions
 
 
@@ -196,11 +200,13 @@ def keep_earlier_splits(questions: Sequence[GoldQuestion], earlier: Mapping[str,
     return [replace(one, stated_split=earlier.get(one.question.text.casefold(), one.stated_split)) for one in questions]
 
 
-def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, str]) -> Split:
-    """The split without overlap: a proposition that has another split in `earlier` becomes NOWHERE; one that was ANYWHERE gets its earlier split."""
+def exclude_overlap(split: Split, index: Index, earlier: Mapping[str, Collection[str]]) -> Split:
+    """The split without overlap: a proposition that has another split in `earlier` becomes NOWHERE; one that was ANYWHERE gets its only earlier split."""
     propositions_N = split.propositions_N.copy()
     for row, proposition in enumerate(index.data.proposition_ids):
-        if proposition in earlier:
-            earlier_split, present = SPLITS.index(earlier[proposition]), propositions_N[row]
-            propositions_N[row] = earlier_split if present in (earlier_split, ANYWHERE) else NOWHERE
+        earlier_splits, present = {SPLITS.index(each) for each in earlier.get(proposition, ())}, propositions_N[row]
+        if present == ANYWHERE and len(earlier_splits) == 1:
+            propositions_N[row] = earlier_splits.pop()
+        elif present != ANYWHERE and earlier_splits - {present}:
+            propositions_N[row] = NOWHERE
     return replace(split, propositions_N=propositions_N)

@@ -140,8 +140,8 @@ def align_runs(
 ) -> Alignment:
     """Measure the runs on the first `limit` prompts (None: all) of a split of scored responses, and compare them at equal KL.
 
-    UserError, before anything is measured, for a prompt or question that a run was trained on (except for the split train), for a seed that one
-    system lacks, and for a reward component that cannot be measured.
+    UserError, before anything is measured, for a prompt or question that a run was trained on (except for the split train), for seeds as in
+    `check_paired_seeds`, and for a reward component that cannot be measured.
     """
     rows = read_responses(data / f"{split}.jsonl")[:limit]
     if split != "train":
@@ -290,8 +290,7 @@ def _position(difference: SeedVerdict, margin: float | None) -> str:
 def _difference_cells(verdict: SeedVerdict | None, margin: float | None) -> tuple[str, ...]:
     if verdict is None:
         return (NONE,) * (2 if margin is None else 3)
-    interval = verdict.interval
-    cells = (f"{interval.mean:+.4f} [{interval.low:+.4f}, {interval.high:+.4f}]", f"{verdict.corrected_p:.2g}")
+    cells = (f"{verdict.interval:+.4f}", f"{verdict.corrected_p:.2g}")
     return cells if verdict.equal_p is None else (*cells, f"{verdict.equal_p:.2g}")
 
 

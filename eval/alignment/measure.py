@@ -266,10 +266,13 @@ def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dic
             found = f"{folder}: trained for the rewards {weights}, but {weighted[0][0]} for {first}"
             remedy = "compare runs trained for the same reward, or name the reward with --reward COMPONENT=WEIGHT"
             raise UserError(found, "runs that were trained for the same reward", remedy)
-    return measurable_weights(first, str(weighted[0][0]))
+    remedy = "name the components to measure with --reward COMPONENT=WEIGHT, or train without this one"
+    return measurable_weights(first, str(weighted[0][0]), remedy)
 
 
-def measurable_weights(weights: Mapping[str, float], where: str) -> dict[str, float]:
+def measurable_weights(
+    weights: Mapping[str, float], where: str, remedy: str = "leave this component out"
+) -> dict[str, float]:
     """The weights that are not 0; UserError naming the first component that cannot be measured on a new text."""
     nonzero = {component: weight for component, weight in weights.items() if weight}
     for component in nonzero:
@@ -277,7 +280,7 @@ def measurable_weights(weights: Mapping[str, float], where: str) -> dict[str, fl
             raise UserError(
                 f"{where}: the reward component {component!r} cannot be measured on new texts, so the reward would be incomplete",
                 f"components among {', '.join(REWARDS)}",
-                "name the components to measure with --reward COMPONENT=WEIGHT, or train without this one",
+                remedy,
             )
     return nonzero
 

@@ -120,7 +120,7 @@ def compare_runs(
 
     `context_sizes` selects rows by their number of excerpts; `answers_only` scores no pairs. UserError, before any answer is generated, for a
     folder that is not a finished run, for a model given twice, for data without rows of this split or of these sizes, for rows that a run was
-    trained on (except for the split train), and if systems with several seeds do not have the same seeds.
+    trained on (except for the split train), and for seeds as in `check_paired_seeds`.
     """
     policies = policies_of(runs, base)
     rows = select_rows(read_rows(data, split), context_sizes, limit, seed)

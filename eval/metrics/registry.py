@@ -25,7 +25,7 @@ class Output:
     """A system's output for one question.
 
     `ranked`: the unique documents in the order of the evidence. `context`: the texts of the prompt's excerpts. `text` is the model's
-    full text and `answer` the answer in it; both are None if there is no model. `grounding` holds the figures of
+    full text and `answer` the answer in it; both are None if there is no model. `grounding` contains the figures of
     eval/metrics/grounding.py and SUPPORTED, if requested.
     """
 

@@ -48,8 +48,8 @@ def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: Op
 
 
 def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
-    """indexes × retrievers × models; a system's name joins the names of its parts. UserError for a system with neither retrieval nor a model."""
-    systems = []
+    """indexes × retrievers × models; a system's name joins the names of its parts. UserError for a system with neither retrieval nor a model, and for equal names."""
+    systems: dict[str, System] = {}
     for (index, values), (retriever, retrieve), (model, spec) in product(
         settings.indexes.items(), settings.retrievers.items(), settings.models.items() or [("", "")]
     ):
@@ -58,8 +58,11 @@ def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
             raise UserError(found, "at least one of the two", "add models")
         index_settings = parse_settings(IndexSettings, values, f"indexes.{index}")
         name = " + ".join(part for part in (retriever, index, model) if part)
-        systems.append(System(name, index_settings, retrieve, spec))
-    return tuple(systems)
+        if name in systems:
+            expected = "different names, which join the names of retriever, index and model"
+            raise UserError(f"two systems are named {name!r}", expected, "rename one of these parts")
+        systems[name] = System(name, index_settings, retrieve, spec)
+    return tuple(systems.values())
 
 
 def _task_data(name: str, task_settings: TaskSettings, settings: MatrixSettings, base: Path, out: Path) -> TaskData:

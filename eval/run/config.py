@@ -70,7 +70,8 @@ class System:
 class TaskData:
     """A task of the configuration with its data, and the ids of its `shown` questions.
 
-    `documents` is the file or folder to index, `documents_hash` the hash of its content. `index` is a finished index to use; if None, one is built.
+    If `index`, a finished index to use, is None, one is built: `documents` is the file or folder to index, `documents_hash` the hash of its content.
+    Otherwise they are the folder of `index` and the hash of its manifest.
     """
 
     name: str

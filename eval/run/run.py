@@ -17,7 +17,7 @@ import numpy as np
 
 from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
-from eval.retrieval import ranked_sources
+from eval.retrieval import ranked_sources, warm_up
 from eval.run.cells import fill_time_metrics, list_cells, write_cell
 from eval.run.config import Cell, CellContent, Failure, MatrixSettings, QuestionResult, TaskData
 from eval.run.run_report import RunReport, count_layers, make_report, write_report
@@ -72,7 +72,7 @@ def run_matrix(
 ) -> RunReport:
     """Fill the cells of `config` in `out` and write the report; an override `data=` is relative to the working directory. UserError for invalid input."""
     relative_to_here = [
-        f"data={Path(each.removeprefix('data=')).absolute()}" if each.startswith("data=") else each
+        f"data={Path(each.removeprefix('data=')).expanduser().absolute()}" if each.startswith("data=") else each
         for each in overrides
     ]
     settings = load_settings(MatrixSettings, config, relative_to_here)
@@ -205,8 +205,8 @@ def results_of(
 def _retrieve_evidence(
     index: Index, questions: Sequence[Question], settings: RetrieveSettings, helper: LanguageModel | None
 ) -> list[Evidence]:
-    """Evidence for every question. A first retrieval, not timed, loads the encoder."""
-    retrieve_many(index, [questions[0].text], settings, helper)
+    """Evidence for every question."""
+    warm_up(index, questions[0].text, settings)
     all_evidence: list[Evidence] = []
     for start in range(0, len(questions), QUERIES_AT_ONCE):
         texts = [question.text for question in questions[start : start + QUERIES_AT_ONCE]]

@@ -1,4 +1,4 @@
-"""`modegraph serve check`: compare a server with a run: prompts, log-probabilities of the answers in the run's data, and greedy replies, one at
+"""`modegraph serve check`: compares a server with a run: prompts, log-probabilities of the answers in the run's data, and greedy replies, one at
 a time and 16 concurrently.
 
 Contains the run's side (as trained, without its adapter, with it applied twice), the server's side (already running, or a private llama.cpp for a GGUF

@@ -151,7 +151,7 @@ def template_count_fault(name: str, run: str, number: int, ours: int, theirs: in
 def greedy_fault(name: str, text: str, behind: float) -> str:
     """The line for a reply that departs from the run's own first choice by more than rounding errors."""
     return (
-        f"{name}: greedy tokens differ: the run's first choice is {behind:.3g} nats more likely than what the server wrote at the end of "
+        f"{name}: greedy tokens differ: the run's first choice is {behind:.3g} nats more likely than the token that the server wrote at the end of "
         f"{text!r}; check the server's sampling settings (temperature, penalties) and its precision"
     )
 

@@ -44,6 +44,10 @@ def tasks(
     from eval.tasks.catalogue import CORPUS, TASKS, find_task, task_json, task_lines, write_task
 
     if name is None or source is None:
+        if source is not None:
+            raise UserError("--source without TASK", "the task that the data belong to", "name the task")
+        if out is not None:
+            raise UserError("--out without --source", "the data to write", "add --source")
         listed = list(TASKS.values()) if name is None else [find_task(name)]
         rows = [task_json(task) for task in listed]
         if as_json:

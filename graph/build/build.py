@@ -299,8 +299,7 @@ def put_documents(store: Store, documents: Iterable[Document], input_hashes: Map
 
 def delete_others(store: Store, keep: Callable[[str], bool]) -> int:
     """Delete the documents whose sources `keep` rejects; return how many there were."""
-    sources = [str(source) for (source,) in store.rows("SELECT source FROM documents")]
-    others = [source for source in sources if not keep(source)]
+    others = [source for source in store.sources() if not keep(source)]
     for source in others:
         store.delete_document(source)
     store.drop_orphans()

@@ -104,9 +104,7 @@ class ChangedRows:
 
     def __init__(self, store: Store, changed: Sequence[str] | None) -> None:
         self._store, self.all = store, changed is None
-        self.changed = (
-            [str(source) for (source,) in store.rows("SELECT source FROM documents")] if changed is None else changed
-        )
+        self.changed = store.sources() if changed is None else changed
         self._which = "" if changed is None else f"WHERE {_CHANGED}"
 
     def documents(self) -> list[tuple[str, str, str]]:

@@ -11,7 +11,7 @@ from graph.build.stores import is_finished, open_for_writing, open_store, read_s
 from graph.errors import UserError, nearest
 from graph.shared.console import say
 from graph.shared.disk import folder_bytes
-from graph.shared.ids import has_sum
+from graph.shared.ids import has_sum, is_intact
 from graph.store.ann import ANN_ENDING
 from graph.store.arrays import ann_is_current, check_arrays, drop_others, load_arrays, publish, save_arrays
 from graph.store.data import VECTOR_FIELDS, IndexData
@@ -32,7 +32,7 @@ from graph.store.manifest import (
 from graph.store.rows import TABLES, Store
 from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
 from graph.store.sqlite import SQLITE_FILE
-from graph.store.vectors import SEGMENT_ENDING, SEGMENT_FOLDER, segment_is_intact
+from graph.store.vectors import SEGMENT_ENDING, SEGMENT_FOLDER
 from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.engines import THIS_PROCESS
 
@@ -87,7 +87,7 @@ def delete_documents(
         with store.transaction():
             for source in sources:
                 if not store.delete_document(source):
-                    known = [str(name) for (name,) in store.rows("SELECT source FROM documents")]
+                    known = store.sources()
                     near = nearest(source, known)
                     found = f"{folder}: no document {source!r}"
                     expected = f"did you mean {near!r}?" if near else f"one of its {len(known):,} documents"
@@ -206,7 +206,7 @@ def verify_index(folder: Path | str) -> list[Damage]:
         size = file.stat().st_size if file.exists() else 0
         if size != expected:
             damage.append(Damage(str(file.relative_to(folder)), f"{size:,} bytes, expected {expected:,}", repair))
-        elif not (has_sum(file, arrays[file]["checksum"]) if file in arrays else segment_is_intact(file)):
+        elif not (has_sum(file, arrays[file]["checksum"]) if file in arrays else is_intact(file)):
             damage.append(Damage(str(file.relative_to(folder)), "its contents have changed", repair))
     return damage
 
@@ -258,7 +258,7 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
             (folder / MANIFEST).unlink(missing_ok=True)
         pending = PendingVectors(folder)
         for segment in sorted((folder / SEGMENT_FOLDER).glob(f"*{SEGMENT_ENDING}")):
-            if segment_is_intact(segment):
+            if is_intact(segment):
                 pending.adopt(segment)
         finish_build(folder, store, tools, settings)
     return damage

@@ -1,7 +1,8 @@
 """Questions with their gold answers: the input of data synthesis, training and evaluation.
 
 One JSON object per line: {"id", "question", "answers"} and, where known, "gold_ids", "evidence" [{"id", "quote"}], "type", "hops",
-"split", "reasoning", "options". Only data_synth reads "supporting_sentences", the [document id, sentence number] pairs of public multi-hop data sets.
+"split", "reasoning", "options", "near" [{"id", "quote"}]. Only data_synth reads "supporting_sentences", the [document id, sentence number] pairs of
+public multi-hop data sets.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -28,7 +29,10 @@ class Quote:
 
 @dataclass(frozen=True)
 class Question:
-    """One question; `kind` is its type ("single", "multi", "boolean", …), `gold_sources` the documents that answer it."""
+    """One question; `kind` is its type ("single", "multi", "boolean", …), `gold_sources` the documents that answer it.
+
+    `near` are the sentences of the answerable question that an unanswerable one was made from.
+    """
 
     id: str
     text: str
@@ -40,6 +44,13 @@ class Question:
     split: str = "test"
     reasoning: str = ""
     options: Mapping[str, str] | None = None
+    near: tuple[Quote, ...] = ()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The documents that the question names, each once: gold ones, and those of its quotes."""
+        quoted = (quote.source for quote in (*self.evidence, *self.near))
+        return tuple(dict.fromkeys((*self.gold_sources, *quoted)))
 
 
 def read_questions(source: Path | str) -> list[Question]:
@@ -50,12 +61,17 @@ def read_questions(source: Path | str) -> list[Question]:
     questions = [parse_question(row, where) for where, row in read_question_rows(Path(source))]
     if not questions:
         raise UserError(f"{source}: no questions", "one JSON object per line", "give a questions file")
-    ids: set[str] = set()
-    for question in questions:
-        if question.id in ids:
-            raise UserError(f"{source}: id {question.id!r} appears twice", "unique ids", "rename one")
-        ids.add(question.id)
+    check_ids((question.id for question in questions), source)
     return questions
+
+
+def check_ids(ids: Iterable[str], source: Path | str) -> None:
+    """UserError for an id that appears twice."""
+    known: set[str] = set()
+    for each in ids:
+        if each in known:
+            raise UserError(f"{source}: id {each!r} appears twice", "unique ids", "rename one")
+        known.add(each)
 
 
 def question_files(source: Path) -> list[Path]:
@@ -83,12 +99,13 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
             found = f"{where}: {key!r} is {row.get(key)!r}"
             raise UserError(found, "a non-empty string", "give every row an id and a question")
     answers = row.get("answers", [row["answer"]] if "answer" in row else [])
-    gold, evidence = row.get("gold_ids", []), row.get("evidence", [])
+    gold, evidence, near = row.get("gold_ids", []), row.get("evidence", []), row.get("near", [])
     for key, texts in (("answers", answers), ("gold_ids", gold)):
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
             raise UserError(f"{where}: {key!r} is {texts!r}", "a list of strings", "fix the row")
-    if not isinstance(evidence, list) or not all(map(_is_quote, evidence)):
-        raise UserError(f"{where}: 'evidence' is {evidence!r:.200}", 'a list of {"id", "quote"}', "fix the row")
+    for key, quotes in (("evidence", evidence), ("near", near)):
+        if not isinstance(quotes, list) or not all(map(_is_quote, quotes)):
+            raise UserError(f"{where}: {key!r} is {quotes!r:.200}", 'a list of {"id", "quote"}', "fix the row")
     options = row.get("options")
     if options is not None and not (isinstance(options, Mapping) and all(isinstance(o, str) for o in options.values())):
         raise UserError(f"{where}: 'options' is {options!r:.200}", 'an object like {"A": "text"}', "fix the row")
@@ -100,12 +117,13 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
         text=row["question"].strip(),
         answers=tuple(answers),
         gold_sources=tuple(gold),
-        evidence=tuple(Quote(quote["id"], quote["quote"]) for quote in evidence),
+        evidence=_quotes(evidence),
         kind=row.get("type", ""),
         hops=row.get("hops"),
         split=split,
         reasoning=row.get("reasoning", ""),
         options=options,
+        near=_quotes(near),
     )
 
 
@@ -122,6 +140,10 @@ def _is_quote(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(value.get(key), str) for key in ("id", "quote"))
 
 
+def _quotes(rows: Iterable[Mapping[str, str]]) -> tuple[Quote, ...]:
+    return tuple(Quote(row["id"], row["quote"]) for row in rows)
+
+
 def split_by_hash(key: str) -> str:
     """train, dev or test, for about 80, 10 and 10 % of keys; always the same for the same key."""
     bucket = int(content_id("split", key)[:8], 16) % 10
@@ -129,16 +151,17 @@ def split_by_hash(key: str) -> str:
 
 
 def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
-    """UserError naming gold documents that are not in the index, since no retrieval could find them."""
-    gold = dict.fromkeys(
-        source
-        for question in questions
-        for source in (*question.gold_sources, *(quote.source for quote in question.evidence))
-    )
-    missing = [source for source in gold if source not in sources]
+    """UserError for documents of the questions that are not in the index, since no retrieval could find them."""
+    check_indexed((source for question in questions for source in question.sources), sources)
+
+
+def check_indexed(named: Iterable[str], sources: Collection[str]) -> None:
+    """UserError for documents that questions name but that are not among `sources`, those of the index."""
+    known = set(sources)
+    missing = [source for source in dict.fromkeys(named) if source not in known]
     if missing:
         names = ", ".join(repr(source) for source in missing[:MAX_SOURCES_SHOWN])
         more = f" and {len(missing) - MAX_SOURCES_SHOWN:,} more" if len(missing) > MAX_SOURCES_SHOWN else ""
-        found = f"gold documents that are not in the index: {names}{more}"
+        found = f"questions name documents that are not in the index: {names}{more}"
         expected = "an index of the documents that the questions were written for"
-        raise UserError(found, expected, "index those documents, or fix gold_ids and evidence")
+        raise UserError(found, expected, "index those documents, or fix the rows that name them")

@@ -22,6 +22,7 @@ from graph.documents.parse.formats import (
     SUFFIXES,
     TABLES,
     Limits,
+    missing_package,
 )
 from graph.documents.parse.plain import begins_with_front_matter, decode_text, table_text, title_of
 from graph.documents.sandbox import ParseWorker
@@ -70,8 +71,7 @@ def _rules(file: Path) -> GitIgnoreSpec:
     try:
         from pathspec import GitIgnoreSpec
     except ModuleNotFoundError:
-        found = f"{file}: the package pathspec is not installed"
-        raise UserError(found, "the extra `documents`", "pip install 'modegraph[documents]'") from None
+        raise missing_package(str(file), "pathspec") from None
     return GitIgnoreSpec.from_lines(decode_text(file.read_bytes(), str(file)).splitlines())
 
 

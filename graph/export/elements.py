@@ -3,6 +3,7 @@
 Legend: U documents, P passages, N propositions, E entities, K topics, M occurrences, S summaries; X = P + S the nodes of the similarity graph.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -56,6 +57,17 @@ class Edge:
     source: str
     target: str
     weight: float
+
+
+def escape_key(key: str, forbidden: str) -> str:
+    """A key with the characters that the pattern `forbidden` matches, and U+FFFD itself, as U+FFFD followed by their code point.
+
+    Different keys stay different.
+
+    >>> escape_key("a\\x0b", "\\x0b"), escape_key("a\\ufffdb;", "\\x0b")
+    ('a\ufffdb;', 'a\ufffdfffd;b;')
+    """
+    return re.sub(f"{forbidden}|\ufffd", lambda match: f"\ufffd{ord(match[0]):x};", key)
 
 
 def nodes(index: Index, kind: NodeKind) -> Iterator[Node]:

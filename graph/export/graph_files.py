@@ -15,15 +15,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, Node, NodeKind, Value, edges, nodes, occurrences
+from graph.export.elements import (
+    COLUMNS,
+    NODE_KINDS,
+    NODE_TABLES,
+    Node,
+    NodeKind,
+    Value,
+    edges,
+    escape_key,
+    nodes,
+    occurrences,
+)
 from graph.index.index import Index
 from graph.store.data import VECTOR_FIELDS
 from graph.store.vectors import Matrix
 
 _FORBIDDEN = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that XML 1.0 cannot contain, even if they are escaped."""
-_REPLACEMENT = "\ufffd"
-_REPLACED_IN_KEYS = re.compile(f"{_FORBIDDEN.pattern}|{_REPLACEMENT}")
 _ESCAPED = {"\r": "&#13;"}
 """XML parsers turn a bare carriage return into a line feed."""
 _HEAD = """<?xml version="1.0" encoding="UTF-8"?>
@@ -68,16 +77,13 @@ def _node(node: Node) -> str:
 
 
 def _data(field: str, value: Value) -> str:
-    return f'<data key="{field}">{escape(_FORBIDDEN.sub(_REPLACEMENT, str(value)), _ESCAPED)}</data>'
+    text = _FORBIDDEN.sub("\ufffd", str(value))
+    return f'<data key="{field}">{escape(text, _ESCAPED)}</data>'
 
 
 def _key(key: str) -> str:
-    """A node's key as a quoted attribute; different keys stay different.
-
-    >>> _key("document:a\\x0b"), _key("document:a\\ufffdb;")
-    ('"document:a\ufffdb;"', '"document:a\ufffdfffd;b;"')
-    """
-    return quoteattr(_REPLACED_IN_KEYS.sub(lambda match: f"{_REPLACEMENT}{ord(match[0]):x};", key))
+    """A node's key as a quoted attribute."""
+    return quoteattr(escape_key(key, _FORBIDDEN.pattern))
 
 
 ROWS_AT_ONCE = 10_000

@@ -19,7 +19,7 @@ from psycopg.types import TypeInfo
 from psycopg.types.string import BytesBinaryDumper
 
 from graph.errors import UserError
-from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, Value, edges, nodes, occurrences
+from graph.export.elements import COLUMNS, NODE_KINDS, NODE_TABLES, Value, edges, escape_key, nodes, occurrences
 from graph.index.index import Index
 from graph.postgres.connect import Connection, database_of, replace_nul, transaction
 from graph.shared.console import track
@@ -62,7 +62,7 @@ def export_index(index: Index, dsn: str, schema: str = SCHEMA) -> ExportReport:
     with transaction(dsn) as connection:
         extension_schema = _check_pgvector(connection, database_of(dsn))
         replaces = _check_schema(connection, database_of(dsn), schema)
-        partial_schema = f"{schema}_partial"
+        partial_schema = f"{schema}-partial"  # no name of a --schema contains a hyphen
         _run(connection, "CREATE SCHEMA {}", partial_schema)
         _run(connection, "SET LOCAL search_path = {}, {}", partial_schema, extension_schema)
         _run(connection, "SET LOCAL statement_timeout = 0")
@@ -179,16 +179,6 @@ def _run(connection: Connection, statement: str, *names: str) -> None:
 
 ROWS_AT_ONCE = 8_192
 _NULL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
-_REPLACEMENT = "\ufffd"
-
-
-def replace_nul_in_key(key: str) -> str:
-    """As `replace_nul`, but for a key: NUL becomes U+FFFD followed by "0;", so that a key with NUL differs from one with U+FFFD.
-
-    >>> replace_nul_in_key("a\\x00b")
-    'a\ufffd0;b'
-    """
-    return key.replace("\0", f"{_REPLACEMENT}0;")
 
 
 def read_json_without_nul(text: str) -> Any:
@@ -197,7 +187,7 @@ def read_json_without_nul(text: str) -> Any:
     >>> read_json_without_nul('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000"}')
     {'a': 'x\ufffd', 'b': '\\\\u0000'}
     """
-    return json.loads(_NULL_IN_JSON.sub(rf"\1{_REPLACEMENT}", text))
+    return json.loads(_NULL_IN_JSON.sub("\\1\ufffd", text))
 
 
 def halfvecs(vectors_ND: Matrix) -> Iterator[bytes]:
@@ -254,11 +244,11 @@ def rows_of(index: Index, table: str) -> Iterator[tuple[object, ...]]:
 
 
 _CLEAN: dict[str, Callable[[str], Value]] = {
-    "id": replace_nul_in_key,
-    "source": replace_nul_in_key,
+    "id": partial(escape_key, forbidden="\0"),
+    "source": partial(escape_key, forbidden="\0"),
     "metadata": read_json_without_nul,
 }
 
 
 def _node_id(key: str) -> str:
-    return replace_nul_in_key(key.partition(":")[2])
+    return escape_key(key.partition(":")[2], "\0")

@@ -47,7 +47,7 @@ _QUOTED = re.compile(r"[\"“]([^\"“”]{2,60})[\"”]")
 _IN_CORNERS = re.compile(r"(?<=[「『《〈])[^「」『』《》〈〉。！？]{2,30}(?=[」』》〉])")
 _WORDLIKE = re.compile(f"[{UNSPACED}가-힣]")
 _POSSESSIVE = re.compile(r"['’]s?$")
-_BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)")
+BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)")
 
 
 def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def entity_key(spelling: str) -> str:
     >>> entity_key("The Lantern (ferry)") == entity_key("lantern")
     True
     """
-    plain = _BRACKETS.sub("", spelling) or spelling
+    plain = BRACKETS.sub("", spelling) or spelling
     words = _POSSESSIVE.sub("", plain.casefold()).replace("’", "'").split()
     if len(words) > 1 and words[0] == "the":
         words = words[1:]
@@ -193,11 +193,10 @@ def people_by_surname(names: Iterable[str]) -> dict[str, str]:
     """
     spelling: dict[Person, str] = {}
     by_surname: dict[str, set[Person]] = defaultdict(set)
-    for name in names:
+    for name in filter(may_be_person, names):
         person = _person(entity_key(name))
-        if person and all(word[0].isupper() for word in name.split()):
-            by_surname[person[-1]].add(person)
-            spelling.setdefault(person, name)
+        by_surname[person[-1]].add(person)
+        spelling.setdefault(person, name)
     name_of = {}
     for surname, people in by_surname.items():
         full = [person for person in people if not _INITIAL.fullmatch(person[0])]

@@ -138,13 +138,14 @@ def repeats_proposition(text: str) -> bool:
 
 
 def _sentences_of(proposition: PropositionReply) -> list[PropositionReply]:
-    """The proposition itself, or its sentences (without a last one that was cut) if there are so many that it is a copy of the passage."""
-    texts = [unit.text for unit in split_units(proposition.text)]
-    if texts and len(proposition.text) >= MAX_PROPOSITION_CHARS and not is_complete(texts[-1]):
-        texts = texts[:-1]
-    if len(texts) < MIN_COPIED_SENTENCES:
-        return [proposition]
-    return [proposition.model_copy(update={"text": text, "entities": []}) for text in texts]
+    """The proposition itself, or its sentences if there are so many that it is a copy of the passage; without a last sentence that was cut."""
+    text, units = proposition.text, list(split_units(proposition.text))
+    if units and len(text) >= MAX_PROPOSITION_CHARS and not is_complete(units[-1].text):
+        units.pop()
+        text = text[: units[-1].end] if units else ""
+    if len(units) < MIN_COPIED_SENTENCES:
+        return [proposition.model_copy(update={"text": text})]
+    return [proposition.model_copy(update={"text": unit.text, "entities": []}) for unit in units]
 
 
 def _occurrence(proposition: PropositionReply, named: Sequence[str], passage: Passage) -> tuple[Occurrence | None, int]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from graph.extract.entities import (
+    BRACKETS,
     distinct_entities,
     entity_key,
     find_entities,
@@ -36,7 +37,7 @@ _PLURAL = re.compile(r"[^s]s\b|\band\b")
 _MAX_EXTRA_WORDS = 4
 """The maximum number of extra words between the first and the last word of a name: "Ada Jane (Lovett) Marlow"."""
 _HER_WITHOUT_NOUN = re.compile(r"^Her (?:was|is|had|has|were)\b")
-_BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)$")
+_FINAL_BRACKETS = re.compile(f"{BRACKETS.pattern}$")
 _PLACE = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
 MIN_WORDS = 2
 CHARACTERS_PER_WORD = 2
@@ -51,7 +52,7 @@ def read_by_rules(item: PendingDocument) -> list[Reading]:
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
     """The occurrences of every passage, from this document alone."""
     by_title = len(passages) <= MAX_TITLED_PASSAGES
-    title = _BRACKETS.sub("", document.title.strip())
+    title = _FINAL_BRACKETS.sub("", document.title.strip())
     inner = _inner_entities(passages)
     surnames = _surnames(passages, [*inner.values(), title])
     known = {*inner, *surnames, entity_key(title)}

@@ -67,7 +67,7 @@ def choose_sentences(vectors_SD: Floats, count_tokens: Callable[[int], int], max
 
 def join_sentences(sentences: Sequence[str]) -> str:
     """Sentences joined into one text, each ending with punctuation."""
-    return " ".join(text if text.endswith((".", "!", "?", "…", '"', "”", "。")) else text + "." for text in sentences)
+    return " ".join(text if is_complete(text) else text + "." for text in sentences)
 
 
 WriteSummaries = Callable[[Sequence[Sequence[str]]], list[str]]

@@ -14,7 +14,9 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
+from decimal import Decimal
 from fnmatch import fnmatchcase
+from math import isnan
 from operator import ge, gt, le, lt
 from typing import Any, TypeVar
 
@@ -32,6 +34,7 @@ from graph.types import Ints
 
 _ORDERS = {"<": lt, "<=": le, ">": gt, ">=": ge}
 _CONDITION = re.compile(r"^\s*([\w.-]+)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*$", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,23 @@ class Condition:
     value: str
 
     def holds(self, value: object) -> bool:
-        """Whether a document's value meets the condition; numbers are compared as numbers, other values as text, ignoring case.
+        """Whether a document's value meets the condition.
 
-        A missing value meets only !=. A list meets = if one of its values does, and != if none of them equals the value; it never meets another operator.
+        Numbers are compared as numbers, strings as text, ignoring case ("007" does not meet =7); but < <= > >= compare strings that are numbers
+        as numbers ("10" meets >9). A missing value (or NaN) meets only !=. A list meets = if one of its values does, and != if none of them
+        equals the value; it never meets another operator.
         """
-        if value is None:
+        if value is None or (isinstance(value, float) and isnan(value)):
             return self.operator == "!="
         if isinstance(value, list):
             some = any(Condition(self.key, "=", self.value).holds(each) for each in value)
             return self.operator in ("=", "!=") and some == (self.operator == "=")
-        text = json.dumps(value) if isinstance(value, bool) else str(value)
-        if self.operator in ("=", "!="):
-            return _equal(text, self.value) == (self.operator == "=")
-        return bool(_ORDERS[self.operator](*_comparable(text, self.value)))
+        text, wanted = (json.dumps(value) if isinstance(value, bool) else str(value)).casefold(), self.value.casefold()
+        is_order = self.operator in _ORDERS
+        left, right = _comparable(text, wanted) if is_order or not isinstance(value, str) else (text, wanted)
+        if is_order:
+            return bool(_ORDERS[self.operator](left, right))
+        return (left == right or fnmatchcase(text, wanted)) == (self.operator == "=")
 
 
 def parse_condition(text: str) -> Condition:
@@ -102,16 +109,10 @@ def _values(data: IndexData, row: int) -> dict[str, Any]:
     return {**metadata, "source": data.document_sources[row], "title": data.document_titles[row]}
 
 
-def _equal(text: str, pattern: str) -> bool:
-    left, right = _comparable(text, pattern)
-    return bool(left == right) or fnmatchcase(text.casefold(), pattern.casefold())
-
-
 def _comparable(left: str, right: str) -> tuple[Any, Any]:
-    try:
-        return float(left), float(right)
-    except ValueError:
-        return left.casefold(), right.casefold()
+    """Both as exact numbers if both are written as numbers, else unchanged."""
+    are_numbers = _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)
+    return (Decimal(left), Decimal(right)) if are_numbers else (left, right)
 
 
 A = TypeVar("A", bound=np.generic)

@@ -89,6 +89,11 @@ class TermScores:
         self._passages, self._passages_W = len(norm_P), passages_W
         self._add, self._frequent = add, frequent
 
+    @property
+    def cached_bytes(self) -> int:
+        """The size of the cached scores."""
+        return self._frequent.cache_info().currsize * 4 * self._passages
+
     def sum(self, rows: Sequence[int]) -> Floats:
         """BM25 of every passage for the terms in `rows`, each counted as often as it occurs there: float32[P]."""
         scores_P = np.zeros(self._passages, np.float32)
@@ -164,7 +169,8 @@ class Index:
         """The memory that this index, a part of `whole`, needs in addition to `whole`: copies, and data computed from them."""
         computed = [value for name, value in list(self.__dict__.items()) if name != "data"]
         arrays = unshared_arrays(self.data, whole) + [array for value in computed for array in arrays_of(value)]
-        return sum(array.nbytes for array in arrays)
+        scores = sum(value.cached_bytes for value in computed if isinstance(value, TermScores))
+        return scores + sum(array.nbytes for array in arrays)
 
     def passage(self, row: int) -> Passage:
         data, document = self.data, int(self.data.passage_document_P[row])

@@ -20,8 +20,10 @@ USUAL_LEVEL = 0.05
 the median as u, Recall@5 is lower (docs/log.md)."""
 MAX_USUAL = 0.99
 """Upper bound on u, for an index whose texts are all identical."""
+OPPOSITE = -0.9
+"""The lowest similarity of two vectors whose sum is compared: the sum of opposite vectors has no direction."""
 MIN_SQUARED_NORM = 0.05
-"""The lower bound of |Σ w e|² ÷ (Σ w)²: its value for two vectors of equal weight and similarity −.9."""
+"""The lower bound of |Σ w e|² ÷ (Σ w)²: its value for two vectors of equal weight and similarity OPPOSITE."""
 
 
 def usual_cosine(index: Index) -> float:
@@ -49,6 +51,17 @@ def normalised_similarity_to(index: Index, queries_D: Floats, cosines: Floats) -
 
 def _scaled(cosines: Floats, usual: Floats | np.float32) -> Floats:
     return np.asarray((cosines - usual) * (1 / (1 - usual)).astype(np.float32), np.float32)
+
+
+def pair_similarity(first: Floats, second: Floats, between: Floats) -> Floats:
+    """cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b: the score of PropRAG's path of two propositions.
+
+    For the cosines, also normalised similarities may be given.
+
+    >>> pair_similarity(np.float32(0.6), np.float32(0.8), np.float32(0)).round(2).tolist()
+    0.99
+    """
+    return np.asarray((first + second) / np.sqrt(2 + 2 * np.maximum(between, OPPOSITE)))
 
 
 def square_of_sum(squares: Floats, weights: Floats | float, usual: float) -> Floats:

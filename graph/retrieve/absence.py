@@ -16,8 +16,8 @@ from graph.index.normalised_similarity import normalised_similarity_to
 from graph.retrieve.parts.mentions import broad_words
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.words import row_of_term
-from graph.text.bm25 import idf, terms_of
-from graph.text.word_forms import FUNCTION_WORDS, form_of
+from graph.text.bm25 import content_terms, idf, terms_of
+from graph.text.word_forms import form_of
 from graph.types import Absence, Evidence, Floats, Passage
 
 TOP_PASSAGES = 5
@@ -63,11 +63,10 @@ def word_weights(index: Index, question: str) -> dict[str, float]:
     """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index gets the idf of a word in no passage."""
     weights: dict[str, float] = {}
     unknown = float(idf(np.array([0]), len(index.data.passage_ids))[0])
-    for term in terms_of(question):
-        if term not in FUNCTION_WORDS:
-            row = row_of_term(index, term)
-            weight = unknown if row is None else float(index.data.term_idf_W[row])
-            weights[form_of(term)] = max(weight, weights.get(form_of(term), 0.0))
+    for term in content_terms(question):
+        row = row_of_term(index, term)
+        weight = unknown if row is None else float(index.data.term_idf_W[row])
+        weights[form_of(term)] = max(weight, weights.get(form_of(term), 0.0))
     return weights
 
 

@@ -58,7 +58,7 @@ def retrieve_auto(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     reason = "the question asks for something specific"
     if words := broad_words(index, query.text):
         mode, reason = "hierarchy", f"“{words}” marks a question about the whole collection"
-    evidence = STRATEGIES[mode](index, replace(query, model=None), settings)
+    evidence = STRATEGIES[mode](index, query, settings)
     return replace(evidence, trace=replace(evidence.trace, steps=(f"{mode}, because {reason}", *evidence.trace.steps)))
 
 

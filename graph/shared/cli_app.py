@@ -143,7 +143,8 @@ def command(several: Collection[str] = (), settings: str = "") -> type[Command]:
 def spread(arguments: Sequence[str], options: Collection[str]) -> list[str]:
     """Repeat each of `options` before every further word that follows it, up to the next word that starts with "-".
 
-    Click gives an option exactly one value. Positional arguments therefore go before such an option, as with argparse's nargs="+".
+    Click gives an option exactly one value. Positional arguments therefore go before such an option or after `--modes=dense`, which
+    takes one value, as with argparse's nargs="+".
 
     >>> spread(["INDEX", "--modes", "dense", "naive", "--json"], {"--modes"})
     ['INDEX', '--modes', 'dense', '--modes', 'naive', '--json']

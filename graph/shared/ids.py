@@ -51,3 +51,8 @@ def quick_sum(file: Path) -> str:
 def has_sum(file: Path, expected: str) -> bool:
     """Whether a file exists and has this `quick_sum`."""
     return file.exists() and quick_sum(file) == expected
+
+
+def is_intact(file: Path) -> bool:
+    """Whether a file exists and has the `quick_sum` with which its name ends."""
+    return has_sum(file, file.stem.rpartition("-")[2])

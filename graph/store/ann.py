@@ -19,7 +19,7 @@ import numpy as np
 
 from graph.errors import UserError
 from graph.shared.console import say
-from graph.shared.ids import has_sum, quick_sum
+from graph.shared.ids import is_intact, quick_sum
 from graph.store.float16 import StoredVectors, as_float32, batches, gather_rows
 from graph.types import Floats, Ints
 
@@ -54,7 +54,7 @@ class Ann:
         """The faiss index, its lists memory-mapped. UserError if the file is damaged, before faiss reads any of it."""
         import faiss
 
-        if not has_sum(self.file, self.file.stem.rpartition("-")[2]):
+        if not is_intact(self.file):
             remedy = f"run: modegraph repair {self.file.parents[1]}"
             raise UserError(f"{self.file}: its contents have changed", "an intact ANN index", remedy)
         return faiss.read_index(str(self.file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)

@@ -28,7 +28,6 @@ from graph.store.columns.moved import AssembledWhenRead, Block, Numbers, assembl
 from graph.store.columns.strings import Strings
 from graph.store.manifest import FORMAT, MANIFEST, Base, Manifest, files_in, names_in, read_manifest, sizes
 from graph.store.vectors import SEGMENT_FOLDER, Vectors, check_segment, open_segment, write_segment
-from graph.store.vectors import SEGMENT_FOLDER as SEGMENTS
 from graph.types import Ints
 
 
@@ -165,7 +164,7 @@ def save_arrays(
             value = save_vectors(folder, field.name, value, merge_factor, compact)
             value = with_ann(folder, value, ann_rows, merge_factor, compact)
             names = [segment.name for segment in value.segments]
-            segments[field.name] = {name: (folder / SEGMENTS / name).stat().st_size for name in names}
+            segments[field.name] = {name: (folder / SEGMENT_FOLDER / name).stat().st_size for name in names}
             ann |= {segment.name: _ann_facts(segment.ann) for segment in value.segments if segment.ann is not None}
         column = value.row_N if isinstance(value, Vectors) else value
         if field.name in in_base and isinstance(column, MovedColumn):
@@ -199,7 +198,7 @@ def drop_others(folder: Path, in_use: Collection[str]) -> None:
     for old in folder.glob("arrays-*"):
         if old.name not in in_use:
             shutil.rmtree(old)
-    for segment in (folder / SEGMENTS).glob("*"):
+    for segment in (folder / SEGMENT_FOLDER).glob("*"):
         if segment.name not in in_use:
             segment.unlink()
 
@@ -216,7 +215,7 @@ def load_arrays(folder: Path, kind: type[D], manifest: Manifest | None = None, m
     files = MovedFiles()
     values = {name: _load(folder, manifest, files, name, hints[name]) for name in hints}
     ann = {
-        name: open_ann(folder / SEGMENTS / facts["file"], facts["probes"], facts["recall"])
+        name: open_ann(folder / SEGMENT_FOLDER / facts["file"], facts["probes"], facts["recall"])
         for name, facts in manifest.ann.items()
     }
     for name, segments in manifest.segments.items():

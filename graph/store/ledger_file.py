@@ -7,10 +7,10 @@ import sqlite3
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
-from urllib.parse import quote
 
 from graph.shared.disk import report_full_disk
 from graph.shared.ids import content_id
+from graph.store.sqlite import open_to_read
 
 LEDGER = "ledger.sqlite"
 LEDGER_TABLE = """
@@ -120,6 +120,6 @@ def ledger_damage(folder: Path) -> str:
 
 
 def _open(file: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
+    database = open_to_read(file)
     database.text_factory = decode
     return database

@@ -172,6 +172,10 @@ class Store(ABC):
         """The `document_hash` of every document, by source."""
         return dict(self._connection.execute("SELECT source, hash FROM documents"))
 
+    def sources(self) -> list[str]:
+        """The sources of all documents."""
+        return [str(source) for (source,) in self._connection.execute("SELECT source FROM documents")]
+
     def sources_to_extract(self) -> list[str]:
         """The sources of documents whose extraction is not finished, sorted."""
         rows = self._connection.execute("SELECT source FROM documents WHERE extracted = 0 ORDER BY source")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.errors import UserError
-from graph.shared.ids import ID_BYTES, has_sum, quick_sum
+from graph.shared.ids import ID_BYTES, is_intact, quick_sum
 from graph.store.ann import Ann
 from graph.store.columns.column_files import write_array
 from graph.store.columns.moved import MovedNumbers, Numbers, assembled, count_at_least
@@ -50,14 +50,9 @@ def open_segment(file: Path) -> Segment:
 
 def check_segment(folder: Path, name: str) -> None:
     """UserError when a segment is damaged."""
-    if not segment_is_intact(folder / SEGMENT_FOLDER / name):
+    if not is_intact(folder / SEGMENT_FOLDER / name):
         found = f"{folder / SEGMENT_FOLDER / name}: its contents have changed"
         raise UserError(found, "an intact segment", f"run: modegraph repair {folder}")
-
-
-def segment_is_intact(file: Path) -> bool:
-    """Whether the bytes of a segment match the checksum in its name."""
-    return has_sum(file, file.stem.rpartition("-")[2])
 
 
 def write_segment(

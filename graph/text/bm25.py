@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.text.word_forms import MARKS, UNSPACED
+from graph.text.word_forms import FUNCTION_WORDS, MARKS, UNSPACED
 from graph.types import Floats, Ints
 
 K1, B = 1.5, 0.75
@@ -36,6 +36,11 @@ def terms_of(text: str) -> list[str]:
     if _OTHER.search(folded) is None:
         return _LETTERS.findall(folded)
     return list(chain.from_iterable(_cut(match) for match in _TERM.finditer(folded)))
+
+
+def content_terms(text: str) -> list[str]:
+    """The terms of a text in order, without function words."""
+    return [term for term in terms_of(text) if term not in FUNCTION_WORDS]
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,15 @@ from itertools import pairwise, takewhile, zip_longest
 
 from sentencex import get_sentence_boundaries
 
+from graph.text.word_forms import SENTENCE_ENDS
+
 LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
 _RULE = re.compile(r"^[\s|:+=-]+$")
 """The rule below the header of a table, such as |---|---|."""
 _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 """Marks that end a sentence whatever follows; sentencex does not split at them before a digit."""
-_SENTENCE_END = re.compile(r"[.!?…。！？｡][\"'”’»)\]」』）]*$")
+_SENTENCE_END = re.compile(rf"[.!?…{SENTENCE_ENDS}][\"'”’»)\]」』）]*$")
 _LINE = re.compile(r"[^\n]*\n?")
 
 Cells = tuple[str, ...]
@@ -150,8 +152,8 @@ def spell_out_row(row: str, text: str, header: Cells = ()) -> str:
 def is_complete(text: str) -> bool:
     """Whether a text ends as a sentence does.
 
-    >>> is_complete("The yard burned.”"), is_complete("The yard bur")
-    (True, False)
+    >>> is_complete("The yard burned.”"), is_complete("यह गाँव है।"), is_complete("The yard bur")
+    (True, True, False)
     """
     return _SENTENCE_END.search(text) is not None
 

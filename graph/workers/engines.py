@@ -40,8 +40,8 @@ QUIET: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "lo
 class Cluster:
     """A connection to a Ray cluster. `ray` is the module; `unwanted` are folders that Ray puts on the search path of its workers only."""
 
-    def __init__(self, address: str | None, cpus: int | None) -> None:
-        """Connect to `address`, or start a cluster of `cpus` processors (None: all) on this machine."""
+    def __init__(self, address: str | None) -> None:
+        """Connect to `address`, or start a cluster on this machine."""
         if "ray" in sys.modules and sys.modules["ray"].is_initialized():
             remedy = "shut down the other one with ray.shutdown()"
             raise UserError("Ray: this process is already connected", "one cluster at a time", remedy)
@@ -53,7 +53,7 @@ class Cluster:
             # The folder of Ray's sockets and logs is close to the root, since a socket's path has at most 107 characters.
             root = Path("/tmp")
             self._folder = Path(tempfile.mkdtemp(prefix="modegraph-ray-", dir=root if root.is_dir() else None))
-            self._init(address="local", num_cpus=cpus, _temp_dir=str(self._folder))
+            self._init(address="local", _temp_dir=str(self._folder))
         else:
             _check_reachable(address)
             self.ray = load_ray()
@@ -284,14 +284,14 @@ CPUS_PER_ENCODER = 4
 
 
 class RayWorkers:
-    """The Workers of a cluster. See Cluster for the arguments.
+    """The Workers of a cluster. See Cluster for the argument.
 
     Each processor has a worker for code. Models and encoders run in one worker per GPU. Without GPUs, models run in the workers for code, and
     encoders in separate workers while the others are idle.
     """
 
-    def __init__(self, address: str | None = None, cpus: int | None = None) -> None:
-        self._cluster = Cluster(address, cpus)
+    def __init__(self, address: str | None = None) -> None:
+        self._cluster = Cluster(address)
         try:
             resources = self._cluster.ray.cluster_resources()
             on_cpus = Pool(self._cluster, [Slot({"num_cpus": 1})] * max(1, int(resources.get("CPU", 1))))
@@ -323,7 +323,7 @@ class RayWorkers:
         ahead: deque[Any] = deque()
         for batch in batches:
             ahead.append(pool.send(reference, batch))
-            while len(ahead) > pool.capacity:
+            while len(ahead) >= pool.capacity:
                 yield fetch_result(self._cluster, ahead.popleft())
         while ahead:
             yield fetch_result(self._cluster, ahead.popleft())

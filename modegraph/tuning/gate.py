@@ -16,7 +16,7 @@ ROUNDING_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class AnswerPair:
+class PairedAnswers:
     """The answers of both models to the same questions."""
 
     untuned: Sequence[ReadingAnswer]
@@ -32,7 +32,7 @@ class AnswerPair:
 
     def difference_from_constant(self, seed: int) -> Interval:
         """Mean F1 of the tuned model minus that of the answer that is right most often, given to every question."""
-        return AnswerPair(constant_answers([answer.task for answer in self.tuned]), self.tuned).f1_difference(seed)
+        return PairedAnswers(constant_answers([answer.task for answer in self.tuned]), self.tuned).f1_difference(seed)
 
     def increase_in_refusals(self) -> float:
         """By how much tuning increases the share of refused questions, among questions that have an answer."""
@@ -47,18 +47,18 @@ class AnswerPair:
         tuned, untuned = (list(map(of, side)) for side in (self.tuned, self.untuned))
         return bootstrap_difference(tuned, untuned, seed=seed)
 
-    def joined(self, other: AnswerPair) -> AnswerPair:
+    def joined(self, other: PairedAnswers) -> PairedAnswers:
         """The answers to the questions of both pairs."""
-        return AnswerPair([*self.untuned, *other.untuned], [*self.tuned, *other.tuned])
+        return PairedAnswers([*self.untuned, *other.untuned], [*self.tuned, *other.tuned])
 
-    def answered_by_both(self) -> AnswerPair:
+    def answered_by_both(self) -> PairedAnswers:
         """The answers to the answerable questions that neither model refuses: a difference on these does not come from refusing more or less."""
         pairs = [
             pair
             for pair in zip(self.untuned, self.tuned, strict=True)
             if pair[0].task.question.is_answerable and not any(each.score.refuses for each in pair)
         ]
-        return AnswerPair(*zip(*pairs, strict=True)) if pairs else AnswerPair((), ())
+        return PairedAnswers(*zip(*pairs, strict=True)) if pairs else PairedAnswers((), ())
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Gate:
         return "; ".join(f"{check.what}: {check.found} ({check.limit})" for check in decisive)
 
 
-def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPair | None, seed: int) -> Gate:
+def judge(held_out: PairedAnswers, unanswered: PairedAnswers | None, general: PairedAnswers | None, seed: int) -> Gate:
     """Apply the conditions: four, two more if there are questions whose passages lack the answer (`unanswered`), one more if there is a general set.
 
     F1 must improve over all test questions taken together; where the passages lack the answer, a refusal scores 1.
@@ -101,8 +101,8 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
         what += ", with and without the answer in the passages"
         gain = held_out.joined(unanswered).f1_difference(seed)
     checks = [
-        Check(what, interval_text(gain), "interval above 0", gain.low > 0),
-        Check("F1 above the best constant answer", interval_text(above_constant), "above 0", above_constant.mean > 0),
+        Check(what, f"{gain:+.3f}", "interval above 0", gain.low > 0),
+        Check("F1 above the best constant answer", f"{above_constant:+.3f}", "above 0", above_constant.mean > 0),
         at_most_loss("F1 without the question's words", held_out.difference_beyond_question(seed)),
         Check(
             "refused questions that have an answer",
@@ -115,7 +115,7 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
         checks.append(at_most_loss("F1 with the answer in the passages", difference))
         change = unanswered.refusal_difference(seed)
         what = "refused questions whose passages lack the answer"
-        checks.append(Check(what, interval_text(change), "interval not below 0", change.high >= 0))
+        checks.append(Check(what, f"{change:+.3f}", "interval not below 0", change.high >= 0))
     if general is not None:
         checks.append(at_most_loss("F1 on the general set", general.f1_difference(seed)))
     return Gate(difference, tuple(checks))
@@ -123,9 +123,4 @@ def judge(held_out: AnswerPair, unanswered: AnswerPair | None, general: AnswerPa
 
 def at_most_loss(what: str, change: Interval) -> Check:
     """The condition that a figure falls by at most MAX_LOSS."""
-    return Check(what, interval_text(change), f"at least -{MAX_LOSS:g}", change.mean >= -MAX_LOSS - ROUNDING_TOLERANCE)
-
-
-def interval_text(interval: Interval) -> str:
-    """A difference with its interval."""
-    return f"{interval.mean:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+    return Check(what, f"{change:+.3f}", f"at least -{MAX_LOSS:g}", change.mean >= -MAX_LOSS - ROUNDING_TOLERANCE)

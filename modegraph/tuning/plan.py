@@ -1,4 +1,4 @@
-"""The plan of a tuning run: the longest time that each step may take, estimated from a few training steps and one answer on text of the documents.
+"""The plan of a tuning run: the longest time that each step may take, estimated from a few training steps and one answer with passages cut from the documents.
 
 Only temporary files are written."""
 
@@ -36,7 +36,8 @@ TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
 """Shares of --hours for a teacher's questions and for the answers of both models (less if there are few questions); TRAINING_SHARE is a share of the
 time that the other steps leave."""
-MAX_TEST, MAX_GENERAL, MODELS_COMPARED = 200, 100, 2
+MAX_TEST, MAX_GENERAL = 200, 100
+MODELS_COMPARED = ("untuned", "tuned")
 UNANSWERED_EVERY = 3
 """Every third test question is also answered with passages that lack its answer."""
 INDEX_START_S, INDEX_WORDS_A_SECOND, OTHER_S = 10.0, 1000.0, 30.0
@@ -91,7 +92,7 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
     index = INDEX_START_S + words / INDEX_WORDS_A_SECOND
     questions = OTHER_S + teacher_seconds(settings)
     ms_round = settings.ms_prompts * MS_TIME_RATIO * pace.step_s / SFT["gradient_accumulation"]
-    others = index + questions + ms_round + MODELS_COMPARED * answering
+    others = index + questions + ms_round + len(MODELS_COMPARED) * answering
     training = TRAINING_SHARE * (settings.hours * SECONDS_PER_HOUR - others)
     if training < pace.step_s:
         needed = math.ceil((others + pace.step_s / TRAINING_SHARE) / SECONDS_PER_HOUR * 100) / 100
@@ -106,16 +107,15 @@ def plan_of(settings: TuneSettings, documents: Sequence[Document], has_general: 
 def questions_within(seconds: float, answer_s: float, min_test_questions: int, has_general: bool) -> tuple[int, int]:
     """How many test questions and general questions each of the two models can answer if both together may take `seconds`.
 
-    At least `min_test_questions` and at most MAX_TEST test questions; general ones are up to a third of the answers, and at most MAX_GENERAL.
+    At least `min_test_questions` test questions, and otherwise at most MAX_TEST; general ones are up to a third of the answers, and at most MAX_GENERAL.
 
-    >>> questions_within(600, 2.0, 15, True), questions_within(600, 2.0, 15, False), questions_within(6, 2.0, 15, True)
-    ((75, 50), (112, 0), (15, 0))
+    >>> questions_within(600, 2.0, 15, True), questions_within(600, 2.0, 15, False), questions_within(6, 2.0, 300, True)
+    ((75, 50), (112, 0), (300, 0))
     """
-    answers = int(seconds / (MODELS_COMPARED * answer_s))
+    answers = int(seconds / (len(MODELS_COMPARED) * answer_s))
     general = min(MAX_GENERAL, answers // 3) if has_general else 0
-    return min(
-        MAX_TEST, max(min_test_questions, (answers - general) * UNANSWERED_EVERY // (UNANSWERED_EVERY + 1))
-    ), general
+    test = min(MAX_TEST, (answers - general) * UNANSWERED_EVERY // (UNANSWERED_EVERY + 1))
+    return max(min_test_questions, test), general
 
 
 def teacher_seconds(settings: TuneSettings) -> float:

@@ -104,10 +104,9 @@ def split_documents(text_of: Mapping[str, str], candidates: Iterable[str], seed:
 
 
 def rule_rows(index: Index, settings: TuneSettings, splits: Mapping[str, str]) -> Iterator[Row]:
-    """Questions from the index's sentences; an unanswerable one belongs to the documents of the question that it was made from."""
-    for row in template_questions(index, settings.max_questions, HOPS, settings.seed, UNANSWERABLE_SHARE, splits):
-        near = dict.fromkeys(step.source for step in row.near)
-        yield question_to_json(row) | {"gold_ids": list(row.sources or near)}
+    """Questions from the index's sentences."""
+    rows = template_questions(index, settings.max_questions, HOPS, settings.seed, UNANSWERABLE_SHARE, splits)
+    return map(question_to_json, rows)
 
 
 def teacher_rows(
@@ -129,17 +128,14 @@ def teacher_rows(
 
 
 def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
-    """The user's questions, each with its gold documents: those named in its row and in its evidence.
+    """The user's questions, each with its gold documents: those that its row names.
 
     An answerable question whose row names no document gets the one that `find_sources` finds. A Dropped stands for a question whose answer is
     not found, and for one that has no answer, unless its kind is `unanswerable`.
     """
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))
-    gold_of = {
-        question.id: list(dict.fromkeys((*question.gold_sources, *(quoted.source for quoted in question.evidence))))
-        for question in questions
-    }
+    gold_of = {question.id: list(question.sources) for question in questions}
     unlocated = [question for question in questions if question.answers and not gold_of[question.id]]
     for question, source in zip(unlocated, find_sources(index, unlocated), strict=True):
         gold_of[question.id] += [source] if source else []

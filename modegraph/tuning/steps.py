@@ -37,7 +37,7 @@ from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
 from graph.types import Document, Excerpt
 from modegraph.indexes import Index
 from modegraph.indexes import index as make_index
-from modegraph.tuning.gate import AnswerPair
+from modegraph.tuning.gate import PairedAnswers
 from modegraph.tuning.plan import (
     UNANSWERED_EVERY,
     TunePlan,
@@ -124,10 +124,10 @@ class Tuning:
         test, general = questions_within(left, pace, least, bool(self.plan.general_questions))
         return {HELD_OUT: max(test, self.plan.test_questions), GENERAL: max(general, self.plan.general_questions)}
 
-    def answers(self) -> dict[str, AnswerPair]:
+    def answers(self) -> dict[str, PairedAnswers]:
         """The answers of both models by set, from their files."""
         return {
-            name: AnswerPair(*(read_answers(self.out / step / f"{name}.jsonl", tasks) for step in (BASELINE, TUNED)))
+            name: PairedAnswers(*(read_answers(self.out / step / f"{name}.jsonl", tasks) for step in (BASELINE, TUNED)))
             for name, tasks in self.tasks().items()
         }
 

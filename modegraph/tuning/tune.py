@@ -71,7 +71,7 @@ class Tuned:
 def tune(
     documents: Documents, out: str | Path, *, config: Config = None, progress: bool = False, **settings: Any
 ) -> Tuned:
-    """Tune a model to answer from documents, and report whether it improved; works like `modegraph tune`, with its settings as keywords.
+    """Tune a model to answer from documents, and report whether it improved, like `modegraph tune` with its settings as keywords.
 
     Finished steps of an earlier, interrupted call with the same arguments are reused. UserError for documents that cannot be split or give
     too few questions, for a model that cannot be trained, for too few hours, and for a folder with other contents.
@@ -166,7 +166,7 @@ def check_folder(out: Path, inputs: Mapping[str, Any]) -> None:
         return
     if not (out / PLAN).is_file():
         expected = "a new folder, or that of an interrupted tuning run"
-        raise UserError(f"{out}: holds other files", expected, "choose another --out")
+        raise UserError(f"{out}: contains other files", expected, "choose another --out")
     earlier = read_json(out / PLAN)
     for part, values in inputs.items():
         for name, value in values.items():

@@ -15,8 +15,8 @@ from graph.documents.questions import read_questions
 from graph.models.catalogue import MODELS
 from graph.models.checkpoint import base_of
 from graph.shared.jsonl import read_jsonl, write_json, write_text
-from modegraph.tuning.gate import AnswerPair, Gate, interval_text
-from modegraph.tuning.plan import spec_for_answers
+from modegraph.tuning.gate import Gate, PairedAnswers
+from modegraph.tuning.plan import MODELS_COMPARED, spec_for_answers
 from modegraph.tuning.steps import (
     DOCUMENTS_FILE,
     GENERAL,
@@ -36,19 +36,14 @@ from train.run.record import read_run
 
 RECOMMENDED, REPORT, CARD = "recommended.json", "report.html", "README.md"
 MAX_SAMPLES = 12
-MODELS_COMPARED = ("untuned", "tuned")
 Figures = Mapping[str, Mapping[str, Mapping[str, ReadingFigures]]]
 """The figures by set of questions, then by model (untuned, tuned, and the best constant answer), then by kind of question."""
 
 
-def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) -> None:
+def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, PairedAnswers]) -> None:
     """Write the report and the card, then recommended.json."""
     trained = [name for name in tuning.steps if name in (MODEL, MS)]
-    figures = {
-        name: {model: reading_figures(getattr(pair, model)) for model in MODELS_COMPARED}
-        | {CONSTANT: reading_figures(constant_answers([answer.task for answer in pair.tuned]))}
-        for name, pair in answers.items()
-    }
+    figures = figures_of(answers, tuning.settings.seed)
     tables = [
         verdict_table(gate, answers[HELD_OUT], tuning.settings.seed),
         *figure_tables(tuning, figures),
@@ -76,13 +71,22 @@ def write_report(tuning: Tuning, gate: Gate, answers: Mapping[str, AnswerPair]) 
     write_json(tuning.out / RECOMMENDED, record)
 
 
-def verdict_table(gate: Gate, held_out: AnswerPair, seed: int) -> Table:
+def figures_of(answers: Mapping[str, PairedAnswers], seed: int) -> Figures:
+    """The figures of both models and of the best constant answer on each set."""
+    return {
+        name: {model: reading_figures(getattr(pair, model), seed) for model in MODELS_COMPARED}
+        | {CONSTANT: reading_figures(constant_answers([answer.task for answer in pair.tuned]), seed)}
+        for name, pair in answers.items()
+    }
+
+
+def verdict_table(gate: Gate, held_out: PairedAnswers, seed: int) -> Table:
     """The conditions of the gate, and the difference in F1 on the answerable questions that neither model refuses, if there are any."""
     rows = [(check.what, check.found, check.limit, "yes" if check.passed else "no") for check in gate.checks]
     both = held_out.answered_by_both()
     if both.tuned:
         what = f"F1 on the {len(both.tuned)} answerable questions that neither model refuses"
-        rows.append((what, interval_text(both.f1_difference(seed)), "no condition", NONE))
+        rows.append((what, f"{both.f1_difference(seed):+.3f}", "no condition", NONE))
     note = "Tuned minus untuned, or minus the constant answer; intervals: 95 %, paired bootstrap over questions."
     return Table("Verdict", ("condition", "found", "limit", "met"), tuple(rows), note)
 
@@ -117,7 +121,7 @@ def data_table(tuning: Tuning) -> Table:
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
     note = "No document is in both parts, and no evidence of a test question is in the training part."
     note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
-    return Table("Data", ("what", "training part", "test part"), tuple(rows), note)
+    return Table("Data", ("number of", "training part", "test part"), tuple(rows), note)
 
 
 def cost_table(tuning: Tuning) -> Table:
@@ -146,7 +150,7 @@ def training_table(tuning: Tuning, name: str) -> Table:
         "versions": ", ".join(f"{name} {number}" for name, number in run.versions.items()),
     }
     title = "A round of MS on the model's own responses" if rounds else "Training"
-    return Table(title, ("what", "value"), tuple(facts.items()), f"All settings are in {name}/settings.yaml.")
+    return Table(title, ("property", "value"), tuple(facts.items()), f"All settings are in {name}/settings.yaml.")
 
 
 def licence_of(model: str) -> str:
@@ -155,7 +159,7 @@ def licence_of(model: str) -> str:
     return f"{MODELS[base].licence} ({MODELS[base].title})" if base in MODELS else f"see the card of {base}"
 
 
-def samples(pair: AnswerPair) -> Iterator[Sample]:
+def samples(pair: PairedAnswers) -> Iterator[Sample]:
     """Every n-th held-out question with both answers, whether right or wrong."""
     step = -(-len(pair.untuned) // MAX_SAMPLES)
     for before, after in list(zip(pair.untuned, pair.tuned, strict=True))[::step]:

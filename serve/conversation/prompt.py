@@ -164,6 +164,11 @@ def standalone_prompt(evidence: Evidence, ranked: tuple[Excerpt, ...]) -> Prompt
     return Prompt("question", evidence.query, "", evidence, ranked, (), str)
 
 
+def prompt_limit(window: int, max_answer_tokens: int) -> int:
+    """The number of tokens that a prompt may have in a window: all but those reserved for the answer."""
+    return window - min(max_answer_tokens, window // ANSWER_DIVISOR)
+
+
 def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> tuple[Prompt, int]:
     """The part of a prompt that fits the window of `model`, in the model's answer form, and the answer's limit in tokens.
 
@@ -174,7 +179,7 @@ def fit_prompt(prompt: Prompt, model: LanguageModel, max_answer_tokens: int) -> 
     window = model.window()
     if window is None:
         return prompt, max_answer_tokens
-    limit = window - min(max_answer_tokens, window // ANSWER_DIVISOR)
+    limit = prompt_limit(window, max_answer_tokens)
 
     def length(exchanges: int, ranked: tuple[Excerpt, ...]) -> int:
         return model.prompt_tokens(prompt.with_less(exchanges, ranked).messages())
@@ -247,7 +252,7 @@ def fit_task(task: Task, model: LanguageModel, max_answer_tokens: int) -> tuple[
     window = model.window()
     if window is None:
         return task, max_answer_tokens
-    limit = window - min(max_answer_tokens, window // ANSWER_DIVISOR)
+    limit = prompt_limit(window, max_answer_tokens)
     parts = list(halvings(task))
     part = next((each for each in parts if model.prompt_tokens(each.messages()) <= limit), parts[-1])
     return part, max(1, min(max_answer_tokens, window - model.prompt_tokens(part.messages())))

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -79,11 +79,6 @@ class SupervisedServer:
         self._has_failed = False
         self._process: asyncio.subprocess.Process | None = None
         self._supervisor: asyncio.Task[None] | None = None
-
-    @property
-    def group(self) -> int:
-        """The process group of the running server; 0 when none is running."""
-        return self._process.pid if self._process is not None else 0
 
     async def start(self) -> None:
         """Start the server and return immediately; `ready` is set when it answers."""
@@ -223,3 +218,9 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 def _health(url: str) -> str:
     return url.removesuffix("/v1") + "/health"
+
+
+def check_adapter_names(model: str, adapters: Collection[str]) -> None:
+    """UserError for an adapter with the name of the model."""
+    if model in adapters:
+        raise UserError(f"--adapter {model}=…", "another name: this is the name of the model", "rename the adapter")

@@ -34,10 +34,21 @@ class Tool(BaseModel):
     type: Literal["function"]
 
 
-class EngineFields(BaseModel):
-    """The fields that chat completions and responses share. A null field counts as omitted."""
+class RequestFields(BaseModel):
+    """The body of a request; unknown fields and deep nesting are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_depth(cls, value: Any) -> Any:
+        if is_too_deep(value):
+            raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels; use fewer")
+        return value
+
+
+class EngineFields(RequestFields):
+    """The fields that chat completions and responses share. A null field counts as omitted."""
 
     model: str = Field(min_length=1, max_length=200)
     stream: bool | None = None
@@ -71,9 +82,7 @@ class EngineFields(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _check_depth_and_drop_nulls(cls, value: Any) -> Any:
-        if is_too_deep(value):
-            raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels; use fewer")
+    def _drop_nulls(cls, value: Any) -> Any:
         return {name: item for name, item in value.items() if item is not None} if isinstance(value, dict) else value
 
     @model_validator(mode="after")

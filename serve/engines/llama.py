@@ -22,7 +22,7 @@ from graph.errors import UserError
 from graph.models.catalogue import MODELS, gguf_of, read_json
 from graph.models.checkpoint import RUN_RECORD, answer_form, model_name
 from graph.types import Completion, CompletionRequest, Message
-from serve.engines.child import CommandServer
+from serve.engines.child import CommandServer, check_adapter_names
 from serve.engines.openai_api import OpenAIModel
 
 SERVER = Path(__file__).with_name("llama_server.py")
@@ -103,12 +103,11 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
         file = gguf_file(Path(target).expanduser(), f"gguf:{target}", f", or one of {', '.join(MODELS)}")
         name = file.stem if file == Path(target).expanduser() else Path(target).resolve().name
     adapter_files = {adapter: gguf_file(path, f"--adapter {adapter}={path}") for adapter, path in adapters.items()}
-    base = _base_of(file)
-    if base is not None:
+    check_adapter_names(name, adapter_files)
+    if (base := _base_of(file)) is not None:
         adapter_files = {name: file, **adapter_files}
         file, name = base
-    if name in adapter_files:
-        raise UserError(f"--adapter {name}=…", "another name: this is the name of the model", "rename the adapter")
+        check_adapter_names(name, adapter_files)
     return LlamaSpec(file.resolve(), name, {adapter: path.resolve() for adapter, path in adapter_files.items()})
 
 

@@ -11,6 +11,7 @@ from graph.errors import UserError
 from graph.shared.hub import only_in_cache
 from serve.engines import kind_of
 from serve.engines.chat_backend import ChatBackend
+from serve.engines.child import check_adapter_names
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,7 @@ def _hf(target: str, adapters: dict[str, Path]) -> ChatBackend:
     from serve.engines.local_backend import LocalBackend
 
     name = public_name(target)
-    if name in adapters:
-        raise UserError(f"--adapter {name}=…", "another name: this is the name of the model", "rename the adapter")
+    check_adapter_names(name, adapters)
     return LocalBackend({name: open_hf(target), **{each: open_hf(str(path)) for each, path in adapters.items()}})
 
 

@@ -340,6 +340,7 @@ class ServerPool:
                 return
             self._servers.remove(server)
             if self._servers:
+                self._first = self._servers[0]
                 say(f"{problem}: continuing with {', '.join(_urls(self._servers))}")
             else:
                 self._last_error = problem

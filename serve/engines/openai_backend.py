@@ -150,7 +150,7 @@ class OpenAIBackend(ChatBackend):
         try:
             response = await self._send("responses", self._upstream_body(body))
         except ApiError as problem:
-            if problem.status == 404:
+            if problem.status == 404 and self._upstream[body["model"]] not in problem.message:
                 message = "the engine has no /v1/responses; use /v1/chat/completions"
                 raise ApiError(404, "no_responses", message) from None
             raise

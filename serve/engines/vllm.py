@@ -18,7 +18,7 @@ from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, answer_form, computes_in_bfloat16, model_name, on_cpu
 from graph.shared.hub import only_in_cache
-from serve.engines.child import CommandServer
+from serve.engines.child import CommandServer, check_adapter_names
 from serve.engines.openai_api import OpenAIModel
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
@@ -90,8 +90,7 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
     if adapters:
         max_lora_rank(adapters)
     name = folder.resolve().name if folder.is_dir() else target
-    if name in adapters:
-        raise UserError(f"--adapter {name}=…", "another name: this is the name of the model", "rename the adapter")
+    check_adapter_names(name, adapters)
     return VllmSpec(str(folder.resolve()) if folder.is_dir() else target, name, dict(adapters), python, tuple(extra))
 
 

@@ -19,7 +19,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serve.http.admission import LIMITED, MCP, UPLOADS
-from serve.http.errors import ApiError, error_response
+from serve.http.errors import ApiError, error_response, lacks_scope
 from serve.http.keys import ACCESS_FIELD, FULL_ACCESS, NO_ACCESS, Access, KeyRing
 from serve.http.keys import Scope as AccessScope
 from serve.http.settings import is_loopback
@@ -90,7 +90,7 @@ def required_scope(method: str, path: str) -> AccessScope | None:
 def _check_scope(access: Access, method: str, path: str) -> None:
     required = required_scope(method, path)
     if required is not None and required not in access.scopes:
-        raise ApiError(403, "not_allowed", f"this key does not allow that: it lacks the scope {required}")
+        raise lacks_scope(required)
 
 
 def _check_local(headers: Headers, scope: Scope) -> None:

@@ -169,12 +169,30 @@ TICK_S = 0.1
 CLOSE_HEADER = (b"connection", b"close")
 
 
-class DrainingServer(uvicorn.Server):
-    """A uvicorn server that sets `stopping` on the signal to stop and keeps listening for `unready_s`; a second Ctrl-C ends the wait."""
+def url_of(host: str, port: int) -> str:
+    """The URL of a server.
 
-    def __init__(self, config: uvicorn.Config, stopping: asyncio.Event, unready_s: float) -> None:
+    >>> url_of("localhost", 8080), url_of("::1", 8080)
+    ('http://localhost:8080', 'http://[::1]:8080')
+    """
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class DrainingServer(uvicorn.Server):
+    """A uvicorn server that calls `announce` with its URL once it listens. It sets `stopping` on the signal to stop and keeps listening for `unready_s`;
+    a second Ctrl-C ends the wait.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, stopping: asyncio.Event, unready_s: float, announce: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
-        self._stopping, self._unready_s = stopping, unready_s
+        self._stopping, self._unready_s, self._announce = stopping, unready_s, announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start as uvicorn does, and announce the URL: the port of a server on any free port is known only now."""
+        await super().startup(sockets)
+        self._announce(url_of(self.config.host, self.servers[0].sockets[0].getsockname()[1]))
 
     async def main_loop(self) -> None:
         """Run until the signal to stop, then for `unready_s`, so that load balancers notice."""

@@ -98,6 +98,16 @@ def unknown_model(name: str, known: tuple[str, ...]) -> ApiError:
     return ApiError(404, "model_not_found", f"model {name[:80]!r} is not served here; available: {served}", "model")
 
 
+def lacks_scope(scope: str) -> ApiError:
+    """403 for a key without the scope that a request needs."""
+    return ApiError(403, "not_allowed", f"this key does not allow that: it lacks the scope {scope}")
+
+
+def internal_error() -> ApiError:
+    """500 for an unexpected exception, which the caller logs."""
+    return ApiError(500, "internal_error", "the server failed; the cause is in its log")
+
+
 def not_supported(field: str, reason: str) -> ApiError:
     """400 for a request whose field `field` asks for something that the server cannot do."""
     return ApiError(400, "not_supported", f"{field} is not supported: {reason}", field)
@@ -134,7 +144,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected_error(request: Request, problem: Exception) -> Response:
         LOG.error("%s %s failed", request.method, request.url.path, exc_info=problem)
-        return error_response(ApiError(500, "internal_error", "the server failed; the cause is in its log"))
+        return error_response(internal_error())
 
 
 def allowed_methods(app: FastAPI, scope: Scope) -> list[str]:

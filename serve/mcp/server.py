@@ -25,7 +25,7 @@ from graph.shared.console import say
 from graph.shared.home import installed_version
 from serve.http.admission import MCP
 from serve.http.encoding import ascii_json, with_whole_characters
-from serve.http.errors import ApiError, unavailable_as_api_error
+from serve.http.errors import ApiError, internal_error, unavailable_as_api_error
 from serve.http.keys import FULL_ACCESS, access_of
 from serve.mcp.tools import URI_TEMPLATE, Call, document_text, document_uri, read_uri, tools_for
 from serve.server.collections import warm_up
@@ -90,7 +90,7 @@ class _Handlers:
             return _error_result(str(problem))
         except Exception:
             LOG.exception("the tool %s failed", tool.name)
-            return self._counted_error(ApiError(500, "internal_error", "the server failed; the cause is in its log"))
+            return self._counted_error(internal_error())
         content = with_whole_characters(result.model_dump(mode="json"))
         text = types.TextContent(text=ascii_json(content).decode("ascii"))
         return types.CallToolResult(content=[text], structured_content=content)

@@ -31,11 +31,11 @@ from serve.http.routes.documents import NewDocument, add_documents, no_document
 from serve.server.chat_request import chat_request
 from serve.server.collections import CollectionView
 from serve.server.completion import prepare
-from serve.server.retriever import MAX_K, Condition, RetrievalOptions
+from serve.server.retriever import MAX_CONDITIONS, MAX_K, Condition, RetrievalOptions
 from serve.server.services import Services
 from serve.stream import REASONING
 
-Question = Annotated[Text, Field(min_length=1, max_length=8_000, description="the question, in plain words")]
+Question = Annotated[Text, Field(min_length=1, description="the question, in plain words")]
 Collection = Annotated[
     Text | None, Field(max_length=200, description="name of the collection, if the server has several")
 ]
@@ -57,7 +57,7 @@ class Search(Arguments):
         None, ge=1, le=MAX_K, description="how many passages to find; by default the server's setting"
     )
     where: list[Condition] = Field(
-        [], max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
+        [], max_length=MAX_CONDITIONS, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
 
 

@@ -1,6 +1,6 @@
 // Starts the page: loads the server's models and modes, and shows the view that the URL names.
 
-import { collection, get, sentence } from "./shared/api.js";
+import { collection, get, problemLine, sentence } from "./shared/api.js";
 import { startAsk } from "./ask/ask.js";
 import { setAcceptsFeedback } from "./shared/feedback.js";
 import { openBrowse, startBrowse } from "./views/browse.js";
@@ -98,7 +98,7 @@ async function start() {
     conversation = startAsk(options);
     startHistory(conversation.forget);
   } catch (problem) {
-    byId("columns").replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    byId("columns").replaceChildren(problemLine(problem));
     return;
   }
   startDocuments();

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -101,11 +101,14 @@ class Generation:
 
 
 class LiveIndex:
-    """The current generation of the index in `folder`; `mode`, if given, is warmed up before a generation is used."""
+    """The current generation of the index in `folder`; `mode`, if given, is warmed up before a generation is used.
+
+    `open_encoder` is called for each generation, so it should cache the encoder.
+    """
 
     def __init__(self, folder: Path, mode: Mode | None, open_encoder: OpenEncoder, metrics: Metrics) -> None:
         self.folder, self.name = folder, collection_name(folder)
-        self.open_encoder = cache(open_encoder)
+        self.open_encoder = open_encoder
         self._mode, self._metrics = mode, metrics
         self._reloading = asyncio.Lock()
         self._load_error = ""
@@ -222,7 +225,8 @@ class WriteQueue:
         except IndexBusy:
             return
         except Exception as problem:  # noqa: BLE001  (passed on to the waiting callers)
-            take()
+            if not jobs:  # It failed before they were taken.
+                take()
             for job in jobs:
                 job.done.set_exception(problem)
         else:

@@ -29,6 +29,7 @@ CacheKey = tuple[str, tuple[DocumentCondition, ...], str, RetrieveSettings]
 """The key of cached evidence: the index, the part of it visible to the caller, the question and the settings."""
 CACHE_SIZE = 256
 MAX_K = 100
+MAX_CONDITIONS = 16
 Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
 
 
@@ -38,7 +39,7 @@ class RetrievalOptions(Settings):
     mode: Mode | None = Field(None, description="retrieval method")
     k: int | None = Field(None, ge=1, le=MAX_K, description="passages to find")
     where: tuple[Condition, ...] = Field(
-        (), max_length=16, description="conditions on documents, such as year>=1990 or source=reports/*"
+        (), max_length=MAX_CONDITIONS, description="conditions on documents, such as year>=1990 or source=reports/*"
     )
     selector: Literal["threshold", "llm", "none", "trained"] = Field(
         "threshold", description="what selects propositions, in modes with a selector"

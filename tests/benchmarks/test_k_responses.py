@@ -98,3 +98,11 @@ def test_the_report_averages_over_prompts_and_seeds(tmp_path: Path) -> None:
     assert by_arm["MS"]["points"][-1]["reward"] == pytest.approx(fmean([0.2, 0.5, 0.3, 0.6]), abs=1e-4)
     assert by_arm["MS"]["points"][-1]["reward sd"] == pytest.approx(0.0707, abs=1e-4)
     assert found["MS minus"]["DPO"]["at equal KL"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("done", [[("DPO", 0)], [("MS", 1), ("DPO", 0)]])
+def test_arms_without_a_common_seed_are_not_compared(tmp_path: Path, done: list[tuple[str, int]]) -> None:
+    for arm, seed in done:
+        write_json(tmp_path / f"run-{arm}-s{seed}.json", run(arm, seed, (0.1, [0.5]), (0.2, [0.5])))
+    found = report(study(), tmp_path)
+    assert len(found["arms"]) == len(done) and found["MS minus"] == {"DPO": {"seeds": 0, "p": None}}

@@ -87,6 +87,8 @@ def test_a_preference_becomes_a_pair_that_training_reads(index: Index, tmp_path:
     assert row.chosen == "###Reason: She was built by the yard [1]. ###Answer: the Marlow Yard"
     assert row.rejected == "###Reason: The yard stands in Quill [2]. ###Answer: Quill"
     assert (row.reasoner, row.hard_negative) == ("ms", "found worse by readers")
+    for name in summaries:
+        assert "made by `modegraph data import feedback`" in (tmp_path / "out" / name / "README.md").read_text()
     assert validate_file(tmp_path / "out/preferences/train.jsonl").bad == ()
 
 

@@ -203,9 +203,7 @@ def test_files_with_different_questions_are_refused(tmp_path):
     for name, rows in files.items():
         write_jsonl(tmp_path / f"{name}.jsonl", rows)
     a, b, c = (read_answers(tmp_path / f"{name}.jsonl") for name in "abc")
-    with pytest.raises(
-        UserError, match="2 questions are in only one of the two runs, A and B; the first, '1', is not in B"
-    ):
+    with pytest.raises(UserError, match="2 questions are in only one of A and B; the first, '1', is not in B"):
         pair_up(a, b)
     with pytest.raises(UserError, match=r"question '1' is 'Who\?' in A and 'When\?' in B"):
         pair_up(a, c)

@@ -13,13 +13,17 @@ from eval.retrieval import (
     retrieval_json,
     retrieval_table,
     select_questions,
+    warm_up,
     write_retrieval,
 )
 from eval.tables import as_text
 from graph.documents.questions import Question
 from graph.errors import UserError
+from graph.index.index import open_index
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.types import Evidence, Passage, Scored, Trace
 from tests.eval.conftest import read_lines
+from tests.fakes import HashEncoder
 from tests.places import ROOT
 
 
@@ -71,15 +75,10 @@ def test_calls_from_a_ledger_are_reported():
     assert "ledger" not in retrieval_table(report()).note
 
 
-def test_the_first_question_is_asked_once_more_as_a_warm_up():
-    calls = []
-
-    def retrieve(text):
-        calls.append(text)
-        return evidence("a")
-
-    evaluate_retrieval(QUESTIONS, {"dense": retrieve}, top_k=6, seed=0)
-    assert calls == ["one", "one", "two"]
+def test_the_warm_up_loads_the_encoder_even_for_a_selector_that_needs_a_model(hashed_isles):
+    encoder = HashEncoder()
+    warm_up(open_index(hashed_isles, lambda spec: encoder), "Where?", RetrieveSettings(mode="local", selector="llm"))
+    assert encoder.encoded == ["Where?"]
 
 
 def test_the_table_and_the_files_contain_the_figures(tmp_path):
@@ -98,7 +97,7 @@ def test_questions_are_selected_by_split_and_refused_without_usable_gold_documen
     assert len(select_questions(QUESTIONS, None, "abc")) == 3
     with pytest.raises(UserError, match="--split dev: no such questions"):
         select_questions(QUESTIONS, "dev", "abc")
-    with pytest.raises(UserError, match="gold documents that are not in the index: 'b'"):
+    with pytest.raises(UserError, match="documents that are not in the index: 'b'"):
         select_questions(QUESTIONS, None, "ac")
     with pytest.raises(UserError, match="none of 1 questions has gold_ids"):
         evaluate_retrieval([QUESTIONS[2]], {"dense": evidence}, top_k=5, seed=0)

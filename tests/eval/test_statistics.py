@@ -161,14 +161,14 @@ def all_resampled_means(differences):
 
 def test_the_bootstrap_resamples_seeds_as_well_as_questions():
     differences = [[0.1, 0.4, 0.3], [0.1, -0.4, 0.1]]
-    drawn = [bootstrap_seeds(differences, 4000, seed) for seed in range(5)]
+    drawn = [bootstrap_seeds(differences, seed) for seed in range(10)]
     level = 100 * expanded_level(2) / 2
     expected = np.percentile(all_resampled_means(differences), [level, 100 - level])
     assert drawn[0].mean == pytest.approx(np.mean(differences))
     assert np.mean([each.low for each in drawn]) == pytest.approx(expected[0], abs=0.02)
     assert np.mean([each.high for each in drawn]) == pytest.approx(expected[1], abs=0.02)
-    alone = bootstrap_seeds(differences[:1], 4000)
-    paired = bootstrap_difference(differences[0], [0.0] * 3, resamples=4000)
+    alone = bootstrap_seeds(differences[:1])
+    paired = bootstrap_difference(differences[0], [0.0] * 3)
     assert (alone.low, alone.high) == (pytest.approx(paired.low, abs=0.02), pytest.approx(paired.high, abs=0.02))
 
 
@@ -179,7 +179,7 @@ def test_the_interval_over_seeds_has_its_stated_coverage():
     covered = widths = 0.0
     for study in range(400):
         seeds_S1, questions_1Q = rng.normal(0, 0.05, (6, 1)), rng.normal(0, 0.1, (1, 24))
-        found = bootstrap_seeds((0.1 + seeds_S1 + questions_1Q + rng.normal(0, 0.1, (6, 24))).tolist(), 1000, study)
+        found = bootstrap_seeds((0.1 + seeds_S1 + questions_1Q + rng.normal(0, 0.1, (6, 24))).tolist(), study)
         covered += found.low <= 0.1 <= found.high
         widths += found.high - found.low
     assert 0.93 <= covered / 400 <= 0.995
@@ -284,6 +284,13 @@ def test_an_unpaired_seed_is_refused_with_an_error_that_names_it():
         compare_seeds(systems, "ms")
 
 
+def test_more_seeds_than_the_test_can_enumerate_are_refused_unless_there_is_one_system():
+    many = seeds_of(*[0.5] * 21, questions=2)
+    with pytest.raises(UserError, match=r"21 seeds of every system\. Expected at most 20\. Leave out the runs of some"):
+        compare_seeds({"dpo": many, "ms": many}, "dpo")
+    assert compare_seeds({"dpo": many}, "dpo") == {}
+
+
 def test_the_width_of_intervals_follows_holms_procedure():
     """An interval excludes 0 exactly if Holm's procedure on the bootstrap p-values rejects its hypothesis; a single system has the plain 95 % interval."""
     rng = np.random.default_rng(8)
@@ -312,6 +319,6 @@ def test_holms_intervals_hold_the_level_of_the_family():
     for study in range(100):
         systems = {str(number): (rng.normal(0, 1, 20).tolist(), [0.0] * 20) for number in range(5)}
         wrong += any(each.low > 0 or each.high < 0 for each in holm_intervals(systems, seed=study).values())
-        plain_intervals = [bootstrap_difference(*pair, resamples=300, seed=study) for pair in systems.values()]
+        plain_intervals = [bootstrap_difference(*pair, seed=study) for pair in systems.values()]
         plain += any(each.low > 0 or each.high < 0 for each in plain_intervals)
     assert wrong <= 10 < plain

@@ -117,6 +117,7 @@ def test_the_power_of_the_equality_test_equals_that_of_simulations() -> None:
     ("changes", "message"),
     [
         ({"contrast": ["ms", "ipo"]}, "contrast names 'ipo', which is not one of the arms ms, dpo, pairs"),
+        ({"contrast": ["ms", "ms"]}, "contrast names 'ms' twice"),
         ({"looks": [{"seeds": 5}]}, "5 seeds give a p of at least 0.0625, so level = 0.05 is out of reach"),
         ({"looks": [{"seeds": 6}, {"seeds": 12}]}, "the levels of the looks add up to 0.1, more than 0.05"),
         ({"looks": [{"seeds": 9, "level": 0.02}, {"seeds": 9, "level": 0.02}]}, "9, 9 seeds; each must have more"),
@@ -158,7 +159,8 @@ def test_studies_with_injected_faults_are_refused_by_errors_that_name_the_fault(
                     name: {**one, "settings": {"rewards": {"correct": 1.0, "gold": 0.5}}} for name, one in arms.items()
                 }
             },
-            "arm 'ms': the reward component 'gold' cannot be measured",
+            "arm 'ms': the reward component 'gold' cannot be measured on new texts, so the reward would be incomplete. "
+            "Expected components among correct, format, citations, length, variety. Leave this component out",
         ),
         ({"arms": {**arms, "dpo": arm("dpo", rewards={"correct": 1.0})}}, "arm 'dpo' is rewarded by {'correct': 1.0}"),
     ]

@@ -16,12 +16,13 @@ from graph.explain import Explanation, explain_passage, find_passage
 from graph.index.index import Index, open_index
 from graph.retrieve.hops import mode
 from graph.retrieve.parts.passage_scores import score_alone
-from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import MODES
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Encoder
 from tests.fakes import HashEncoder
+from tests.graph.hashed import query_of
 from tests.graph.retrieve.wordless import leave_words_out
 from tests.places import ROOT
 
@@ -152,7 +153,7 @@ def test_hops_scores_a_passage_by_the_best_link_from_its_seeds(
     linked = 0
     for question in (QUESTION, PETREL_QUESTION, "Who broke the bottle at the launch of the ferry?"):
         scores = {each.item.id: each.score for each in retrieve(harbour, question, ALL_PASSAGES).passages}
-        query = Query(question, harbour.encode_queries([question])[0])
+        query = query_of(harbour, question)
         alone = score_alone(harbour, query)
         for row, identity in enumerate(harbour.data.passage_ids):
             found = explain.leads_to(harbour, query, alone, row, 100)

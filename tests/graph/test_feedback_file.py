@@ -150,6 +150,16 @@ def test_a_missing_file_means_no_feedback_and_an_unreadable_or_newer_file_is_ref
         read_feedback(tmp_path)
 
 
+def test_a_file_whose_first_writer_was_killed_before_its_schema_was_written_counts_as_empty(tmp_path: Path) -> None:
+    (tmp_path / FEEDBACK).touch()
+    store = FeedbackFile(tmp_path, 1 << 30)
+    assert store.all() == [] and store.of_user("reader-1") == []
+    (tmp_path / FEEDBACK).write_bytes(b"")
+    assert store.delete_user("reader-1") == 0
+    store.add(entry(EVERY_KIND[0]))
+    assert store.all() == [entry(EVERY_KIND[0])]
+
+
 def test_a_file_of_format_1_is_converted_by_the_first_process_that_opens_it(tmp_path: Path) -> None:
     file = tmp_path / FEEDBACK
     FeedbackFile(tmp_path, 1 << 30).add(entry(EVERY_KIND[0]))

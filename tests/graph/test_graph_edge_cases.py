@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.answer.context import build_context
@@ -145,7 +145,7 @@ sentences = st.lists(
 
 
 @given(chosen=sentences)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None)
 def test_awkward_words_survive_from_the_document_to_the_proposition(
     chosen: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

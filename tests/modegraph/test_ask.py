@@ -26,7 +26,7 @@ def test_an_answer_has_text_citations_and_evidence(isles: mg.Index) -> None:
 
 
 def test_a_model_given_by_name_is_opened_again_only_if_the_name_changes(
-    isles: mg.Index, monkeypatch: pytest.MonkeyPatch
+    isles: mg.Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
 
@@ -35,9 +35,12 @@ def test_a_model_given_by_name_is_opened_again_only_if_the_name_changes(
         return ScriptedModel(lambda request: REPLY)
 
     monkeypatch.setattr("serve.engines.open_model", open_model_and_record)
-    for spec in ("openai:a@http://b", "openai:a@http://b", "openai:c@http://b"):
+    monkeypatch.chdir(tmp_path)
+    for spec in ("openai:a@http://b", "openai:a@http://b", "openai:c@http://b", "reader"):
         isles.ask(QUESTION, model=spec)
-    assert opened == ["openai:a@http://b", "openai:c@http://b"]
+    (tmp_path / "new file").touch()
+    isles.ask(QUESTION, model="reader")
+    assert opened == ["openai:a@http://b", "openai:c@http://b", "reader"]
 
 
 def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny_run: mg.Run) -> None:

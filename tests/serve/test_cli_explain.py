@@ -33,6 +33,7 @@ def test_a_passage_that_ask_shows_can_be_explained(hashed_isles: Path) -> None:
     assert {"auto", "dense", "lexical", "hybrid", "hops"} <= table.keys()
     assert " 2, from " in table["dense"] and "plan" not in table
     assert "words it has: founded (1)" in shown and "who (" not in shown and "the (" not in shown
+    assert "How auto found it\n- " in shown
     assert "Lantern (ferry) · lantern 0–" in shown and "a title of this passage" in " ".join(shown.split())
 
 
@@ -57,6 +58,11 @@ def test_the_json_explanation_agrees_with_ask(hashed_isles: Path) -> None:
 def test_a_document_with_one_passage_can_be_given_instead_of_a_passage(hashed_isles: Path) -> None:
     shown = run("explain", hashed_isles, QUESTION, "--passage", "marlow")
     assert shown == run("explain", hashed_isles, QUESTION, "--passage", shown_id(hashed_isles, "marlow"))
+
+
+def test_a_mode_that_does_not_rank_the_passage_is_not_said_to_find_it(hashed_isles: Path) -> None:
+    shown = run("explain", hashed_isles, "Heron", "--passage", "tarn", "--mode", "lexical")
+    assert "lexical does not rank it\n- 0 of 1 terms" in shown and "found it" not in shown
 
 
 @pytest.mark.parametrize(

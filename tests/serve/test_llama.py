@@ -156,6 +156,9 @@ def test_missing_files_and_packages_are_reported(tmp_path: Path, monkeypatch: py
 def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_path: Path) -> None:
     (tmp_path / "adapter-f16.gguf").write_bytes(b"GGUF")
     (tmp_path / "run.json").write_text(json.dumps({"base_model": "smollm2"}))
+    for name in (tmp_path.name, "smollm2"):
+        with pytest.raises(UserError, match=f"--adapter {name}=….*another name"):
+            read_llama(str(tmp_path), {name: tmp_path / "adapter-f16.gguf"})
     spec = read_llama(str(tmp_path), {})
     assert spec.file == gguf_of(SMOLLM2).resolve() and spec.name == "smollm2"
     assert spec.extra(tmp_path.name)["lora"] == [{"id": 0, "scale": 1.0}]

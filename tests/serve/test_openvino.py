@@ -143,8 +143,10 @@ def test_missing_files_and_packages_are_reported(tmp_path: Path, monkeypatch: py
     with pytest.raises(UserError, match=r"no openvino_model\.xml"):
         open_openvino(str(tmp_path))
     (tmp_path / "openvino_model.xml").write_text("<net>")
-    with pytest.raises(UserError, match=r"openvino:.*(no tokenizer|cannot be opened)"):
+    with pytest.raises(UserError, match=r"openvino:.*cannot be opened .* Convert the model again$"):
         open_openvino(str(tmp_path))
+    with pytest.raises(UserError, match=f"openvino:smollm2 cannot be opened .* Delete {tmp_path} and try again$"):
+        openvino_ir.open_pipeline(tmp_path, "smollm2")
     monkeypatch.setattr(openvino_ir, "OPENVINO_PACKAGE", "nothing_of_this_name")
     with pytest.raises(UserError, match=r"is not installed.*pip install 'modegraph\[cpu\]'"):
         open_openvino("smollm2")

@@ -112,6 +112,14 @@ def test_an_unreachable_server_is_left_out() -> None:
         ]
 
 
+def test_a_server_that_is_left_out_counts_no_tokens() -> None:
+    unreachable = OpenAIModel("tiny", f"http://127.0.0.1:{free_port()}/v1")
+    with chat_server(echo(), window=16) as server:
+        pool = ServerPool([unreachable, OpenAIModel("tiny", server.url)])
+        pool.complete([request_of(1)])
+        assert pool.prompt_tokens([Message("user", "one two three four")]) == 4
+
+
 @pytest.mark.long
 def test_if_every_server_fails_the_run_ends_with_the_error_of_a_server() -> None:
     def gone(body: dict[str, Any], number: int) -> tuple[int, str]:

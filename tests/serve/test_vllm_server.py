@@ -36,7 +36,7 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.processes import until
 from tests.serve.http.running import Running, serving
-from tests.serve.test_vllm_child import is_alive, members
+from tests.serve.test_vllm_child import group_of, is_alive, members
 from tests.train.world import preference
 from tests.vllm import PYTHON, with_vllm
 from train.model.logps import tokenize_row
@@ -73,7 +73,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(world: Path) -> Iterator[tuple[Running, Any, SupervisedServer]]:
     with vllm_serving(world) as (running, services, child):
         yield running, services, child
-        processes = members(child.group)
+        processes = members(group_of(child))
         assert len(processes) > 2
     assert not any(map(is_alive, processes)), "no process of the child should outlive the server"
 
@@ -251,8 +251,8 @@ def test_the_engine_gets_the_same_tokens_as_in_training(
 
 def test_a_killed_child_is_restarted(server: tuple[Running, Any, SupervisedServer]) -> None:
     running, _, child = server
-    for pid in members(child.group):
-        if pid != child.group:  # the guard
+    for pid in members(group_of(child)):
+        if pid != group_of(child):  # the guard
             os.kill(pid, signal.SIGKILL)
     until(lambda: running.get("/ready").status_code == 503, 30)
     assert running.post("/v1/chat/completions", json={"model": "tiny", "messages": QUESTION}).status_code == 503

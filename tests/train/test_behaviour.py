@@ -372,9 +372,7 @@ def run_values(model: Path, data: Path, output: Path, /, **changes: Any) -> dict
 def trainer_of(values: dict[str, Any], folder: Path) -> ResponseGroupTrainer:
     run = MsSettings(**values)
     tokenizer = load_tokenizer(run.model)
-    return response_group_trainer(
-        run, "ms", read_preference_data(run, tokenizer, run.label_smoothing), tokenizer, folder
-    )
+    return response_group_trainer(run, "ms", read_preference_data(run, tokenizer), tokenizer, folder)
 
 
 SCORED = {"rewards": {"correct": 1.0}, "beta": 0.5, "beta_reward": 0.4}
@@ -496,10 +494,10 @@ def test_whole_responses_are_trained_on_with_their_end_token(
     write_jsonl(tmp_path / "train.jsonl", (row for _, row in read_jsonl(source / "train.jsonl")))
     tokenizer = load_tokenizer(str(base))
     run = MsSettings(**run_values(base, tmp_path, tmp_path / "run", **SCORED))
-    groups = read_preference_data(run, tokenizer, 0.1).train
+    groups = read_preference_data(run, tokenizer).train
     longest = max(group.longest_tokens for group in groups)
     capsys.readouterr()
-    whole = read_preference_data(run.model_copy(update={"max_length_tokens": longest}), tokenizer, 0.1).train
+    whole = read_preference_data(run.model_copy(update={"max_length_tokens": longest}), tokenizer).train
     lengths = [len(response) for group in whole for response in group.tokenized.responses]
     output = capsys.readouterr().err
     assert (
@@ -514,7 +512,7 @@ def test_whole_responses_are_trained_on_with_their_end_token(
         assert all(ids[-1] == tokenizer.eos_token_id for ids in group.tokenized.responses)
     over = sum(group.longest_tokens == longest for group in groups)
     with pytest.raises(UserError, match=f"{over} of {len(groups)} rows are longer .*= {longest - 1}"):
-        read_preference_data(run.model_copy(update={"max_length_tokens": longest - 1}), tokenizer, 0.1)
+        read_preference_data(run.model_copy(update={"max_length_tokens": longest - 1}), tokenizer)
 
 
 def test_log_probabilities_of_chosen_and_rejected_are_logged_separately(base: Path, data: Path, tmp_path: Path) -> None:
@@ -630,7 +628,7 @@ def test_a_policy_that_only_repeats_itself_is_detected(base: Path, scored_data: 
     """All tokens are equally likely: the arg max is always token 0, so no answer ends. The limit is twice the longest response."""
     tokenizer = load_tokenizer(str(base))
     run = MsSettings(**run_values(base, scored_data, tmp_path / "run", responses=2, **SCORED))
-    dev = read_preference_data(run, tokenizer, 0.0).dev
+    dev = read_preference_data(run, tokenizer).dev
     longest = max(len(response) for group in dev for response in group.tokenized.responses)
     logged: list[dict[str, float]] = []
     callback = GenerationCallback(

@@ -161,6 +161,7 @@ def test_ddp_makes_the_same_updates_as_one_process(base: Path, rows: Path, tmp_p
         "ddp", one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 1})
     )
     assert process.returncode == 0, process.stderr[-3000:]
+    assert process.stderr.count(f"step 1 of {STEPS}") == 1
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 

@@ -1,6 +1,7 @@
 """Whole runs on the CPU: which files they leave, what they learn, whether they are repeatable, and how they fail."""
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from transformers import TrainerState, TrainingArguments
 
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter
@@ -273,6 +275,18 @@ def test_a_run_reports_its_progress_and_the_time_left(
     assert not (tmp_path / "run" / PROGRESS).exists()
     output = capfd.readouterr().err
     assert f"step 1 of {STEPS}" in output and "left" in output and f"step {STEPS} of {STEPS}" in output
+
+
+def test_only_the_first_of_several_processes_prints_the_progress(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = TrainingArguments(str(tmp_path / "run" / "checkpoints"))
+    for is_first in (True, False):
+        state = TrainerState(global_step=1, max_steps=2, is_world_process_zero=is_first)
+        ProgressCallback("sft").on_log(arguments, state, None, {"loss": 0.5})
+        assert ("sft: step 1 of 2, loss 0.5000" in capfd.readouterr().err) == is_first
+        with pytest.raises(UserError, match="the loss is nan at step 1 of 2"):
+            ProgressCallback("sft").on_log(arguments, state, None, {"loss": math.nan})
 
 
 def test_the_first_loss_with_bfloat16_and_checkpointing_is_close_to_that_in_float32(

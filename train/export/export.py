@@ -42,7 +42,7 @@ model = AutoPeftModelForCausalLM.from_pretrained("this repository")  # fetches t
 
 
 def export_merged(run: Path, output: Path) -> MergeLoss:
-    """Write the adapter merged into its base, in bf16, with tokenizer, card and run.json to `output`; returns the divergence.
+    """Write the adapter merged into its base, in bf16, with tokenizer, card and run.json to `output`; return the divergence.
 
     The merged model is compared with the model as trained (in its precision, on its 4-bit base if it has one). UserError if the run has no
     adapter, its base is missing or has changed, or `output` exists.
@@ -64,7 +64,7 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
 
 
 def export_adapter(run: Path, output: Path, base: str = "") -> str:
-    """Write the adapter alone with tokenizer, card and run.json to `output`; returns the name of its base: `base` if given, else its hub name.
+    """Write the adapter alone with tokenizer, card and run.json to `output`; return the name of its base: `base` if given, else its hub name.
 
     UserError as in `export_merged`, and if the base is a local folder and `base` is empty.
     """
@@ -87,24 +87,20 @@ def export_adapter(run: Path, output: Path, base: str = "") -> str:
 def check_hub_names(*names: str) -> None:
     """UserError for a non-empty name that is not of the form OWNER/NAME, or is a local path."""
     for name in filter(None, names):
-        if not is_hub_name(name):
+        if not HUB_NAME.fullmatch(name) or Path(name).exists():
             expected = "OWNER/NAME, and no local file or folder of that name"
             raise UserError(f"{name!r} is not a name on the hub", expected, "check the spelling")
 
 
-def is_hub_name(name: str) -> bool:
-    """Whether a name has the form OWNER/NAME and is not a local path."""
-    return HUB_NAME.fullmatch(name) is not None and not Path(name).exists()
-
-
 def push_to_hub(folder: Path, repo: str) -> None:
     """Upload an exported folder to a repository, created as a private one if it does not exist; UserError if that fails, with the folder unchanged."""
+    from httpx2 import HTTPError
     from huggingface_hub import create_repo, upload_folder
 
     try:
         create_repo(repo, private=True, exist_ok=True)
         upload_folder(repo_id=repo, folder_path=folder)
-    except (OSError, ValueError) as problem:
+    except (HTTPError, OSError, ValueError) as problem:
         found = f"--push {repo}: {one_line(problem)}"
         remedy = f"{folder} is complete: upload it later"
         raise UserError(found, "a reachable hub and a token with write access", remedy) from None
@@ -149,11 +145,11 @@ def public_record(run: Path, record: RunRecord) -> RunRecord:
     """The record with folders reduced to their names; names on the hub are left as they are."""
     hub = hub_base(run, record)
 
-    def public(key: str, value: Any) -> Any:
-        on_hub = value == hub or (key in ("model", "reference") and is_hub_name(str(value)))
+    def public(value: Any) -> Any:
+        on_hub = value in (hub, record.reference_name)
         return Path(value).name if isinstance(value, str) and not on_hub else value
 
-    settings = {key: public(key, value) for key, value in record.settings.items()}
+    settings = {key: public(value) for key, value in record.settings.items()}
     base = hub or Path(base_name(run, record)).name
     return replace(record, base_model=base, data=Path(record.data).name, settings=settings)
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from gguf import (
@@ -31,6 +31,8 @@ from transformers import PreTrainedTokenizerBase
 
 from graph.errors import UserError
 
+CONVERT = "export it with --merge, and convert the folder with llama.cpp's own converter"
+"""The remedy for a model or tokenizer that cannot be written here."""
 _WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 PRE_TOKENIZERS = {
@@ -107,7 +109,7 @@ def _step(step: Mapping[str, Any]) -> str:
 
 def _refusal(found: str) -> UserError:
     expected = f"byte-level BPE with one of the pre-tokenizers {', '.join(PRE_TOKENIZERS.values())}"
-    return UserError(found, expected, "export it with --merge, and convert the folder with llama.cpp's own converter")
+    return UserError(found, expected, CONVERT)
 
 
 GgufType = Literal["f16", "bf16", "q8_0"]
@@ -127,9 +129,7 @@ FAMILIES = {
     "Qwen3ForCausalLM": Family(MODEL_ARCH.QWEN3, False),
 }
 TYPES = {
-    "f16": (GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
-    "bf16": (GGMLQuantizationType.BF16, LlamaFileType.MOSTLY_BF16),
-    "q8_0": (GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
+    kind: (GGMLQuantizationType[kind.upper()], LlamaFileType[f"MOSTLY_{kind.upper()}"]) for kind in get_args(GgufType)
 }
 
 
@@ -166,8 +166,7 @@ def check_architecture(name: str, config: Any) -> Family:
     elif getattr(config, "use_sliding_window", False):
         found = f"a {name} with a sliding window"
     if found:
-        remedy = "export it with --merge, and convert the folder with llama.cpp's own converter"
-        raise UserError(found, f"{', '.join(FAMILIES)} with plain rotary positions and full attention", remedy)
+        raise UserError(found, f"{', '.join(FAMILIES)} with plain rotary positions and full attention", CONVERT)
     return FAMILIES[name]
 
 

@@ -35,7 +35,7 @@ from train.export.divergence import (
     score_completion,
 )
 from train.export.export import adapter_run, language_run, merged_model, public_record, write_public
-from train.export.gguf import GgufType, write_adapter, write_gguf
+from train.export.gguf import CONVERT, GgufType, write_adapter, write_gguf
 from train.export.server import Reply, Server, llama_client
 from train.model.load import device, load_model, load_tokenizer
 from train.run.record import RunRecord
@@ -85,7 +85,7 @@ def turns_of(tokenizer: Any) -> Turns | None:
     """The text that the tokenizer's chat template writes around turns; None if it varies from turn to turn, or does not fit Ollama's syntax."""
     try:
         short, long = _between(tokenizer, 2), _between(tokenizer, len(_ROLES))
-    except UserError:
+    except (UserError, ValueError):
         return None
     turns = Turns(short[0], short[1], short[2], long[2], long[3])
     expected = [turns.opening, turns.after_system, *[turns.after_user, turns.after_answer] * 2, turns.after_last_user]
@@ -116,14 +116,12 @@ def go_template(turns: Turns) -> str:
 
 
 def _between(tokenizer: Any, number: int) -> list[str]:
-    """The text that the template writes before, between and after `number` turns, up to the start of the answer."""
+    """The text that the template writes before, between and after `number` turns, up to the start of the answer; ValueError if it reorders them."""
     words = [f"0f2f6c9e5b{place}" for place in range(number)]
     text = prompt_text(tokenizer, [Message(role, word) for role, word in zip(_ROLES, words, strict=False)])
     pieces = []
     for word in words:
-        piece, found, text = text.partition(word)
-        if not found:
-            raise UserError("a chat template that omits a turn", "one that writes each turn", "fix the chat template")
+        piece, text = text.split(word, maxsplit=1)
         pieces.append(piece)
     return [*pieces, text]
 
@@ -212,7 +210,7 @@ def _check_prompt(server: Server, name: str, probe: ProbeConversation, file: Pat
         raise UserError(
             f"{file.name}: llama.cpp tokenises a prompt differently from training: from token {position} on, it reads {there}",
             here,
-            "export the run with --merge, and convert the folder with llama.cpp's own converter",
+            CONVERT,
         )
 
 
@@ -307,7 +305,7 @@ def describe_export(export: GgufExport) -> str:
 
 
 def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind: GgufType) -> tuple[bool, int]:
-    """Write the model and a Modelfile; returns whether the Modelfile has the chat template, and the model's window in tokens."""
+    """Write the model and a Modelfile; return whether the Modelfile has the chat template, and the model's window in tokens."""
     if is_adapter(str(run)):
         say(f"merging {run} into {adapter_base(str(run))}")
         model = merged_model(run, _precision(record))
@@ -325,7 +323,7 @@ def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind:
 
 
 def _write_adapter(run: Path, record: RunRecord, file: Path, kind: GgufType, base: str) -> int:
-    """Write the adapter; returns the window of its base in tokens."""
+    """Write the adapter; return the window of its base in tokens."""
     model = load_model(str(run), _precision(record))
     write_adapter(model, file, kind, run.resolve().name, base)
     return int(model.config.max_position_embeddings)

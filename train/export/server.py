@@ -12,6 +12,7 @@ from typing import Any
 
 import openai
 
+from data_synth.rows import MALFORMED
 from graph.errors import UserError
 from graph.models.load import one_line
 from graph.types import Message
@@ -68,18 +69,23 @@ class Server:
         if self._parents:
             return self._parents
         answer = self._send(lambda: self._client.get("/models", cast_to=object))
-        rows = answer.get("data") or ()
-        base_of = {str(each["id"]): str(each.get("parent") or "") for each in rows}
-        if any(each.get("owned_by") == MODEGRAPH_OWNER for each in rows):
+        adapters = self._root_route("/lora-adapters")
+        try:
+            rows = answer.get("data") or ()
+            base_of = {str(each["id"]): str(each.get("parent") or "") for each in rows}
+            is_ours = any(each.get("owned_by") == MODEGRAPH_OWNER for each in rows)
+            adapter_ids = [each["id"] for each in adapters] if isinstance(adapters, list) else []
+        except MALFORMED as problem:
+            raise self._unexpected(f"not a list of models ({problem})") from None
+        if is_ours:
             # Otherwise modegraph's server would retrieve passages and put them into the prompt.
             self._extra = lambda model: {"retrieval": {"enabled": False}}
-        adapters = self._root_route("/lora-adapters")
-        if len(base_of) == 1 and isinstance(adapters, list) and adapters:
+        if len(base_of) == 1 and adapter_ids:
             (name,) = base_of
             bare = f"{name} at scale 0"
             # llama.cpp may reuse a prompt's cache that was computed at another scale.
             on: dict[str, Any] = {"cache_prompt": False}
-            off = {**on, "model": name, "lora": [{"id": each["id"], "scale": 0.0} for each in adapters]}
+            off = {**on, "model": name, "lora": [{"id": each, "scale": 0.0} for each in adapter_ids]}
             self._extra = lambda model: off if model == bare else on
             base_of = {name: bare, bare: ""}
         self._parents = base_of
@@ -130,9 +136,8 @@ class Server:
             ids = token_ids(entries, answer["choices"][0]["message"].get("content") or "", tokenizer)
             prompt_tokens = int((answer.get("usage") or {}).get("prompt_tokens", 0))
             return Reply(ids, [float(each["logprob"]) for each in entries], prompt_tokens)
-        except (LookupError, TypeError, ValueError) as problem:
-            found = f"{self.url}: not a chat completion ({problem})"
-            raise UserError(found, "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)") from None
+        except MALFORMED as problem:
+            raise self._unexpected(f"not a chat completion ({problem})") from None
 
     def _body(self, name: str, **fields: Any) -> dict[str, Any]:
         return {"model": name, **self._extra(name), **fields}
@@ -163,9 +168,13 @@ class Server:
             remedy = "check the model's name, the key and the server's log"
             raise UserError(found, "an OpenAI-compatible server", remedy) from None
         if not isinstance(answer, dict):
-            found = f"{self.url}: not a JSON object"
-            raise UserError(found, "an OpenAI-compatible server", "fix the URL (it usually ends in /v1)")
+            raise self._unexpected("not a JSON object")
         return answer
+
+    def _unexpected(self, what: str) -> UserError:
+        """The error for a reply of unexpected form."""
+        remedy = "fix the URL (it usually ends in /v1)"
+        return UserError(f"{self.url}: {what}", "an OpenAI-compatible server", remedy)
 
     def _unreachable(self, problem: openai.APIConnectionError) -> UserError:
         found = f"{self.url}: no answer ({problem.__cause__ or problem})"

@@ -52,8 +52,9 @@ def check_model(model: Any) -> None:
         raise _unsuitable(model, reason)
 
 
-def check_deterministic(model: Any) -> None:
-    """UserError if the log-probabilities change between evaluation and training with dropout off, for example by random numbers."""
+def make_deterministic(model: Any) -> None:
+    """Turn off dropout, as `without_dropout` does; UserError if evaluation and training still differ, for example by random numbers."""
+    without_dropout(model)
     with _trial_of(model):
         expected = plain_logps(model.eval(), TRIAL_GROUPS)
         gap = max(gap_beyond_rounding(model, expected, plain_logps(model.train(), TRIAL_GROUPS)) for _ in range(2))
@@ -155,7 +156,7 @@ def load_policy(source: str, precision: Precision = "float32") -> tuple[Any, Pre
     """(model, tokenizer) ready to generate and to score: evaluation mode, dropout off, on the GPU if there is one.
 
     `source` is a model's folder, an adapter's folder or a hub name. UserError if it, or an adapter's base, is missing, if the
-    tokenizer does not suit the model, or if the model's log-probabilities are not those of a causal model (train/model/load.py).
+    tokenizer does not suit the model, or if the model's log-probabilities are not those of a causal model (`check_model`).
     """
     model = load_model(source, precision).to(device()).eval().requires_grad_(False)
     tokenizer = load_tokenizer(source)

@@ -122,7 +122,7 @@ class PassThroughHead(nn.Module):
 
 @contextmanager
 def without_head(model: Any) -> Iterator[nn.Module]:
-    """Make `model` return the inputs of its head instead of logits; yields the head, and restores it at the end."""
+    """Make `model` return the inputs of its head instead of logits; yield the head, and restore it at the end."""
     head = model.get_output_embeddings()
     model.set_output_embeddings(PassThroughHead(head))
     try:

@@ -118,12 +118,12 @@ def bytes_of(weight: nn.Parameter, linear: bool, settings: TrainSettings) -> flo
 
 
 def _output(model: Any, head: Head) -> nn.Parameter:
-    """The weight of the head: over the vocabulary, or the scoring head, which is trained in addition to an adapter."""
+    """The weight of the head: over the vocabulary, or the scoring head, the last trained matrix with one row; it is trained in addition to an adapter."""
     if head == "tokens":
         weight: nn.Parameter = model.get_output_embeddings().weight
         return weight
-    named: dict[str, nn.Parameter] = dict(model.named_parameters())
-    return next(each for name, each in reversed(named.items()) if ".score." in f".{name}" and each.requires_grad)
+    weights: list[nn.Parameter] = list(model.parameters())
+    return next(each for each in reversed(weights) if each.dim() == 2 and len(each) == 1 and each.requires_grad)
 
 
 def _adapter_of(settings: TrainSettings) -> LoraConfig:

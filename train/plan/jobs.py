@@ -76,7 +76,7 @@ def job_of(settings: TrainSettings) -> Job:
 
 
 def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
-    data = read_preference_data(settings, tokenizer, settings.label_smoothing)
+    data = read_preference_data(settings, tokenizer)
     passes = 1 if settings.reference is None else 2  # if the reference is another model, the policy is scored, too
     is_cached = settings.reference_cache is not None and Path(settings.reference_cache).exists()
 

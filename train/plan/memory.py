@@ -81,7 +81,7 @@ class Memory:
 
 
 def memory_of(shape: Shape, launch: Launch, activations: float | None = None) -> Memory:
-    """The memory of each process in a step, given the sharding of `launch`; before the first step, each process holds the full weights."""
+    """The memory of each process in a step, given the sharding of `launch`; before the first step, each process has the full weights."""
 
     def share(part: str, size: float) -> float:
         return size / launch.processes if part in launch.sharded else size

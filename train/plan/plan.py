@@ -1,6 +1,6 @@
 """A plan of one training run: counts from the data, FLOPs by formula, memory by formula and from one step, hours from a few steps. It leaves no files.
 
-The rows are shuffled differently from the trainer's, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
+The trainer shuffles the rows differently, so padding is an estimate; the measured steps are real steps of the trainer, on rows of its data."""
 
 from __future__ import annotations
 

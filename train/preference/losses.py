@@ -1,10 +1,10 @@
-"""The family of alignment losses, as functions of log-ratios and rewards: the trainers minimise them and eval reports them. The objective of a
-training adds the figures that a batch reports.
+"""The family of alignment losses, as functions of log-ratios and rewards: the trainers minimise them and eval reports them.
+`prompt_losses` also returns the figures of each prompt, for the log.
 
-Legend: R responses of a batch, prompt after prompt; Q prompts, K responses to each, P pairs of responses. `log_ratios_QK` holds
-Δ_i = log π_θ(y_i|x) − log π_ref(y_i|x), summed over the completion's tokens with its end token (see train/model/logps.py); `rewards_QK` holds
-r_i. A pair is K = 2 with the chosen response first and the rewards (log(1 − ε), log ε) at β_r = 1 (groups.py: hard_label); ε = 0 is a hard label. Every loss computes in float32, or
-in float64 if the log-ratios are float64, does not change its inputs, and returns one value per prompt: float[Q].
+Legend: R responses of a batch, prompt after prompt; Q prompts, K responses to each, P pairs of responses. `log_ratios_QK` contains
+Δ_i = log π_θ(y_i|x) − log π_ref(y_i|x), summed over the completion's tokens with its end token (see train/model/logps.py); `rewards_QK` contains
+r_i. A pair is K = 2 with the chosen response first and the rewards (log(1 − ε), log ε) at β_r = 1 (groups.py: hard_label); ε = 0 is a hard label.
+Every loss computes in float32, or in float64 if the log-ratios are float64, does not change its inputs, and returns one value per prompt: float[Q].
 
 | loss | what its minimum identifies |
 |---|---|
@@ -166,7 +166,7 @@ LOSSES = {
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss of the family (losses.py) with β_π (IPO's τ) and β_r."""
+    """A loss of the family with β_π (IPO's τ) and β_r."""
 
     method: Method
     beta: float
@@ -192,7 +192,7 @@ def group_figures(log_ratios_K: Tensor, rewards_K: Tensor, logps_K: Tensor, beta
     """The metrics of one prompt, with the names and definitions of TRL's DPOTrainer: log π(y) and rewards β Δ.
 
     Among K responses the best-rewarded one is `chosen` and the worst `rejected`. `rewards/accuracies` is `ranking_accuracy`, omitted if that is None.
-    Two metrics are not TRL's: `shares/chosen`, p_f (losses.py) of the best-rewarded response, and `shares/entropy`, the entropy of p_f divided by log K.
+    Two metrics are not TRL's: `shares/chosen`, p_f of the best-rewarded response, and `shares/entropy`, the entropy of p_f divided by log K.
     """
     shares_K = policy_log_shares(log_ratios_K[None], beta)[0]
     implicit_K = beta * log_ratios_K

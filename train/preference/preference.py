@@ -17,17 +17,17 @@ from typing import Any, Literal
 
 import torch
 from datasets import Dataset
-from peft import get_peft_model
 from torch import Tensor
-from transformers import PreTrainedTokenizerBase, TrainingArguments, set_seed
+from transformers import PreTrainedTokenizerBase, TrainingArguments
 from trl import DPOConfig, DPOTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 from graph.errors import UserError
-from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter, model_name
+from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter, model_name, tokenizer_source
+from graph.models.load import read_tokenizer
 from graph.shared.console import say
-from train.model.load import check_deterministic, device, load_model, load_tokenizer, without_dropout
+from train.model.load import check_source, device, load_tokenizer, make_deterministic
 from train.model.logps import check_rotation
 from train.model.packing import LogpsOf, choose_layout, plain_logps
 from train.preference.groups import ResponseGroup, best_worst_groups, groups_within, pair_groups, scored_groups
@@ -38,9 +38,9 @@ from train.run.data import holds_responses, labelled_pair_dataset, pair_dataset,
 from train.run.loop import (
     SingleCastMixin,
     TrainingInputs,
-    check_adapter,
     check_start,
     load_start,
+    load_with_adapter,
     lora_config,
     prepare,
     run_and_save,
@@ -76,8 +76,7 @@ def pair_trainer(
     settings: PreferenceSettings, start: TrainingInputs, folder: Path, loss: Loss, label_smoothing: float = 0.0
 ) -> DPOTrainer:
     """TRL's DPOTrainer with one loss (`exo_pair` with ε = `label_smoothing`), and with all dropout off."""
-    without_dropout(start.model)
-    check_deterministic(start.model)
+    make_deterministic(start.model)
     is_full_model = settings.lora is None and not is_adapter(settings.model)
     arguments = DPOConfig(
         **trl_arguments(settings, start.splits, folder),
@@ -109,8 +108,7 @@ class OrpoTrainer(SingleCastMixin, ORPOTrainer):  # type: ignore[misc]
 
 def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder: Path) -> CPOTrainer | ORPOTrainer:
     """TRL's trainer for SimPO (Meng et al. 2024) or ORPO (Hong et al. 2024, λ = beta), both experimental in TRL."""
-    without_dropout(start.model)
-    check_deterministic(start.model)
+    make_deterministic(start.model)
     common = trl_arguments(settings, start.splits, folder)
     common |= {"beta": settings.beta, "max_length": settings.max_length_tokens, "remove_unused_columns": False}
     if settings.loss == "simpo":
@@ -129,7 +127,7 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
 
 
 def with_our_tokens(trainer: Any, start: TrainingInputs, dataset_of: Callable[..., Dataset]) -> Any:
-    """The TRL trainer with our tokens, not PLACEHOLDER: TRL accepts only texts, and separates prompt and completion in another place than the server."""
+    """The TRL trainer with our tokens, not PLACEHOLDER: TRL accepts only texts, and separates prompt and completion at a different point than the server."""
     trainer.train_dataset = dataset_of(start.splits.train, start.tokenizer)
     trainer.eval_dataset = dataset_of(start.splits.dev, start.tokenizer) if start.splits.dev else None
     return trainer
@@ -172,7 +170,7 @@ def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
         return _train_with_trl(settings)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
-    data = read_preference_data(settings, tokenizer, settings.label_smoothing)
+    data = read_preference_data(settings, tokenizer)
     if isinstance(settings, DpoSettings) and settings.label_smoothing and not data.pairs:
         raise UserError(
             f"label_smoothing: {settings.label_smoothing:g} with K scored responses",
@@ -195,9 +193,7 @@ def alignment_of(settings: MsSettings | DpoSettings, data: PreferenceData) -> Al
     return Alignment(settings.beta, size, beta_reward=settings.beta_reward)
 
 
-def read_preference_data(
-    settings: PreferenceSettings, tokenizer: PreTrainedTokenizerBase, label_smoothing: float
-) -> PreferenceData:
+def read_preference_data(settings: MsSettings | DpoSettings, tokenizer: PreTrainedTokenizerBase) -> PreferenceData:
     """The response groups of train.jsonl and dev.jsonl, all within max_length_tokens; UserError for unusable rows or settings."""
     if settings.rounds is not None:
         found = "rounds: the responses to train on have not been sampled yet"
@@ -208,9 +204,10 @@ def read_preference_data(
     def read_groups(name: str) -> list[ResponseGroup]:
         file = folder / name
         if not scored:
-            groups = list(pair_groups(read_preferences(file), tokenizer, label_smoothing))
+            groups = list(pair_groups(read_preferences(file), tokenizer, settings.label_smoothing))
         elif settings.best_against_worst:
-            groups = list(best_worst_groups(read_responses(file), tokenizer, settings.rewards, label_smoothing))
+            rows, smoothing = read_responses(file), settings.label_smoothing
+            groups = list(best_worst_groups(rows, tokenizer, settings.rewards, smoothing))
         else:
             how = (settings.rewards, settings.standardise, settings.responses, settings.seed)
             groups = list(scored_groups(read_responses(file), tokenizer, *how))
@@ -237,15 +234,10 @@ def response_group_trainer(
     groups = [*data.train, *data.dev]
     other: list[Tensor] | None = None
     if settings.reference is not None:
-        other = reference_of(settings, groups, partial(logps_by_other_model, settings, groups))
-    set_seed(settings.seed)
-    model = load_start(settings, tokenizer)
-    model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
-    without_dropout(model)
-    check_deterministic(model)
-    tokenized = [group.tokenized for group in groups]
-    lengths = [len(group.prompt) + len(response) for group in tokenized for response in group.responses]
-    check_rotation(model.config, lengths)
+        other = reference_of(settings, groups, partial(logps_by_other_model, settings, groups, tokenizer))
+    model = load_with_adapter(settings, tokenizer)
+    make_deterministic(model)
+    check_rotation(model.config, row_lengths(groups))
     logps_of = layout_of(settings, model.to(device()), groups)
     objective = Objective(method, settings.beta, 1.0 if data.pairs else settings.beta_reward)
     if not data.pairs and method in ("ms", "dpo", "nca", "rloo"):
@@ -297,12 +289,27 @@ def reference_of(
     return cached_reference(Path(settings.reference_cache), origin, groups, compute)
 
 
-def logps_by_other_model(settings: PreferenceSettings, groups: Sequence[ResponseGroup]) -> list[Tensor]:
-    """log π of each group by the model that `reference` names, which is then dropped from memory."""
-    precision = settings.precision if check_adapter(settings) else "float32"
-    model = load_model(str(settings.reference), precision, quantisation=settings.quantise)
-    without_dropout(model)
-    check_deterministic(model)
+def row_lengths(groups: Sequence[ResponseGroup]) -> list[int]:
+    """The length of each response with its prompt, in tokens."""
+    tokenized = [group.tokenized for group in groups]
+    return [len(group.prompt) + len(response) for group in tokenized for response in group.responses]
+
+
+def logps_by_other_model(
+    settings: PreferenceSettings, groups: Sequence[ResponseGroup], tokenizer: PreTrainedTokenizerBase
+) -> list[Tensor]:
+    """log π of each group by the model that `reference` names, which is then dropped from memory; UserError if that model is unsuitable."""
+    source = str(settings.reference)
+    own_tokenizer = read_tokenizer(tokenizer_source(source), source, local_files_only=check_source(source))
+    used = {token for group in groups for ids in (group.tokenized.prompt, *group.tokenized.responses) for token in ids}
+    for token in sorted(used):
+        ours, theirs = (each.convert_ids_to_tokens(token) for each in (tokenizer, own_tokenizer))
+        if ours != theirs:
+            found = f"reference {source!r}: its token {token} is {theirs!r}, that of {settings.model!r} is {ours!r}"
+            raise UserError(found, "the same tokens", "choose a reference with the model's tokenizer")
+    model = load_start(settings, own_tokenizer, source=source)
+    make_deterministic(model)
+    check_rotation(model.config, row_lengths(groups))
     logps_of = layout_of(settings, model.to(device()), groups)
     with autocast(settings):
         return group_logps(model, groups, logps_of, settings.batch_size)

@@ -190,7 +190,7 @@ def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dic
 
 
 def train(this: Round) -> RunRecord:
-    """Train the round's model on its rows, unless its run is complete; returns the run's record."""
+    """Train the round's model on its rows, unless its run is complete; return the run's record."""
     if not (this.run / RUN_RECORD).exists():
         settings, first = this.settings, this.number == 1
         reference = settings.reference or (None if first or this.rounds.reference == "round" else settings.model)

@@ -16,9 +16,9 @@ from types import MappingProxyType
 from typing import Any
 
 import trl.trainer.utils
-from peft import LoraConfig
+from peft import LoraConfig, get_peft_model
 from peft.helpers import disable_input_dtype_casting
-from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback
+from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, set_seed
 from transformers.integrations import TensorBoardCallback
 
 from graph.errors import UserError
@@ -47,9 +47,10 @@ from train.run.settings import LoraSettings, TrainSettings, machine_precision
 
 
 class SingleCastMixin:
-    """A mixin for a Trainer: with autocast, PEFT's casts of inputs are off in its steps, including backward passes (which may recompute activations).
+    """A mixin for a Trainer: with autocast, PEFT's casts of inputs are off in steps, including backward passes (which may recompute activations),
+    and in the passes over dev rows.
 
-    Generation keeps the casts, since it is outside the steps and without autocast.
+    Generation keeps the casts, since it is outside of both and without autocast.
     """
 
     model: Any
@@ -59,9 +60,9 @@ class SingleCastMixin:
         with disable_input_dtype_casting(self.model, self.args.bf16):
             return super().training_step(*arguments, **options)  # type: ignore[misc]
 
-    def prediction_step(self, *arguments: Any, **options: Any) -> Any:
+    def evaluation_loop(self, *arguments: Any, **options: Any) -> Any:
         with disable_input_dtype_casting(self.model, self.args.bf16):
-            return super().prediction_step(*arguments, **options)  # type: ignore[misc]
+            return super().evaluation_loop(*arguments, **options)  # type: ignore[misc]
 
 
 class GroupTrainer(SingleCastMixin, Trainer):  # type: ignore[misc]
@@ -127,14 +128,24 @@ def check_start(settings: TrainSettings) -> None:
         say("this processor has no instructions for bfloat16 and is many times slower in it: set precision=auto")
 
 
-def load_start(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens") -> Any:
-    """The model to train; a language model is tested first (train/model/load.py). Frozen weights have the run's precision."""
+def load_start(
+    settings: TrainSettings, tokenizer: PreTrainedTokenizerBase, head: Head = "tokens", source: str | None = None
+) -> Any:
+    """The model to train, or the one in `source`; a language model is tested first (train/model/load.py). Frozen weights have the run's precision."""
+    source = source or settings.model
     precision = settings.precision if check_adapter(settings) else "float32"
-    model = load_model(settings.model, precision, trainable=True, quantisation=settings.quantise, head=head)
-    check_vocabulary(model, tokenizer, f"model {settings.model!r}")
+    model = load_model(source, precision, trainable=True, quantisation=settings.quantise, head=head)
+    check_vocabulary(model, tokenizer, f"model {source!r}")
     if head == "tokens":
         check_model(model)
     return model
+
+
+def load_with_adapter(settings: TrainSettings, tokenizer: PreTrainedTokenizerBase) -> Any:
+    """The language model to train, with a new adapter, drawn by `seed`, if `lora` is set."""
+    set_seed(settings.seed)
+    model = load_start(settings, tokenizer)
+    return model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
 
 
 def check_adapter(settings: TrainSettings) -> bool:
@@ -245,14 +256,13 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
         if not math.isfinite(loss):
             found = f"{self.stage}: the loss is {loss} at step {state.global_step} of {state.max_steps}"
             raise UserError(found, "a finite loss", "lower learning_rate, or use precision=float32; no run was saved")
-        if "loss" not in row:
+        if "loss" not in row or not state.is_world_process_zero:
             return
         metrics = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
         step = f"step {state.global_step:,} of {state.max_steps:,}"
         say(f"{self.stage}: {step}, loss {loss:.4f}{metrics}{self.remaining(state)}")
-        if state.is_world_process_zero:
-            figures = {name: value for name, value in (logs or {}).items() if name != RECOUNTED_METRIC}
-            note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)
+        figures = {name: value for name, value in (logs or {}).items() if name != RECOUNTED_METRIC}
+        note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)
 
     def remaining(self, state: Any) -> str:
         """The remaining time at this process's speed, in words; "" at the end."""

@@ -35,7 +35,8 @@ class RunRecord:
     """The origin and the results of a run. `base_model` is the initial model, `data` the folder of training data.
 
     `base_weights` is the fingerprint or hub name of the full model below the adapter, or of the initial model ("" for none); `data_fingerprint`
-    is that of the training rows ("" for a folder of documents and in older records); `answer_form` is the form that the prompts request.
+    is that of the training rows ("" for a folder of documents and in older records); `answer_form` is the form that the prompts request;
+    `reference_name` is the name and fingerprint, or the hub name, of the setting `reference` ("" if it is unset).
     """
 
     stage: Stage
@@ -53,6 +54,7 @@ class RunRecord:
     versions: Mapping[str, str]
     data_fingerprint: str = ""
     answer_form: AnswerForm = "reasoned"
+    reference_name: str = ""
 
 
 def write_run(folder: Path, record: RunRecord) -> None:
@@ -148,12 +150,17 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
         _front_matter(record, adapter, hub_base),
         f"# {title}",
         about,
-        markdown_table(("what", "value"), [(name, str(value)) for name, value in facts if value is not None]),
+        markdown_table(("property", "value"), [(name, str(value)) for name, value in facts if value is not None]),
         "## Figures\n\n" + markdown_table(("figure", "value"), figures),
         *(sections or (USE_REWARD if record.stage == "reward" else USE,)),
-        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+        versions_section(record.versions),
     ]
     return "\n\n".join(section for section in parts if section) + "\n"
+
+
+def versions_section(versions: Mapping[str, str]) -> str:
+    """The section of a card that names the libraries' versions."""
+    return "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in versions.items())
 
 
 def reference_of(record: RunRecord) -> str:

@@ -19,7 +19,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from graph.config import Settings
 from graph.errors import UserError
 from graph.models.catalogue import name_of
-from graph.models.checkpoint import ADAPTER_CONFIG, base_weights
+from graph.models.checkpoint import ADAPTER_CONFIG, base_weights, model_name
 from graph.shared.jsonl import write_jsonl, write_text
 from graph.shared.progress import report_progress
 from graph.shared.runs import LOG
@@ -92,7 +92,7 @@ def last_checkpoint(folder: Path, settings: Settings, origin: Mapping[str, str])
 def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) -> None:
     """Write the settings and the `origin` of the run in progress to its folder; UserError if an interrupted run there has different ones.
 
-    `origin` are the fingerprints of data and weights.
+    `origin` maps `data` and `weights` to their fingerprints.
     """
     description_file = folder / CHECKPOINTS / SETTINGS
     run = {"settings": settings.recorded(), "made from": dict(origin)}
@@ -165,6 +165,7 @@ def run_record(
     stage: Stage, base_model: str, data: str, settings: Settings, outcome: Outcome, alignment: Alignment = NOT_ALIGNED
 ) -> RunRecord:
     """The record of a run, with an `alignment` for preference training."""
+    reference = getattr(settings, "reference", None)
     return RunRecord(
         stage=stage,
         base_model=base_model,
@@ -178,4 +179,5 @@ def run_record(
         versions={name: version(name) for name in LIBRARIES},
         data_fingerprint=rows_fingerprint(Path(data)),
         answer_form=form_of_rows(Path(data)),
+        reference_name=model_name(reference) if reference else "",
     )

@@ -174,7 +174,7 @@ class RoundsSettings(Settings):
     max_answer_tokens: int = Field(
         default=256,
         ge=1,
-        description="longest response, in tokens; a longer one is truncated, and trained on without an end token",
+        description="maximum length of a response, in tokens; a longer one is truncated, and trained on without an end token",
     )
     epochs: float = Field(
         default=1, gt=0, description="passes over the responses of a round; replaces the `epochs` of the run"

@@ -30,7 +30,7 @@ from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits
 from graph.types import Floats, Ints
-from train.classifiers import best_count, check_one_encoder, fit_trees, library_versions, to_forest
+from train.classifiers import check_one_encoder, closing_sections, fit_forest, library_versions, standard_error
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
 
@@ -211,9 +211,8 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
             positive = int(rows.label_n.sum())
             say(f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {positive:,} positive")
         start = time.perf_counter()
-        ensemble = fit_trees(examples["train"], examples["dev"], settings)
-        trees = best_count(ensemble)
-        hop = Hop(to_forest(ensemble, trees), indexes[0].index.encoder_source.fingerprint)
+        forest = fit_forest(examples["train"], examples["dev"], settings)
+        hop = Hop(forest, indexes[0].index.encoder_source.fingerprint)
         seconds = time.perf_counter() - start
         save_hop(folder, hop)
         record = HopRecord(
@@ -224,7 +223,7 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
             settings=settings.recorded(),
             question_counts={split: len(questions) for split, questions in by_split.items()},
             examples={split: len(rows.label_n) for split, rows in examples.items()},
-            trees=trees,
+            trees=len(forest.root_T),
             ranked=tuple(
                 measure_gain(hop, each, questions["test"]) for each, questions in index_rows if questions["test"]
             ),
@@ -247,10 +246,9 @@ def measure_gain(hop: Hop, training: TrainingIndex, questions: Sequence[Question
         figures.append([gold_recall(training.index, scores, question.gold) for scores in before_and_after])
     share_Q2 = np.array(figures, np.float64)
     gain_Q = share_Q2[:, 1] - share_Q2[:, 0]
-    error = float(gain_Q.std(ddof=1) / np.sqrt(len(gain_Q))) if len(gain_Q) > 1 else 0.0
     before, after = share_Q2.mean(axis=0).tolist()
     all_before, all_after = (share_Q2 == 1).mean(axis=0).tolist()
-    return HopGain(training.name, len(questions), before, after, error, all_before, all_after)
+    return HopGain(training.name, len(questions), before, after, standard_error(gain_Q), all_before, all_after)
 
 
 def gold_recall(index: Index, scores_P: Floats, gold: frozenset[int]) -> float:
@@ -298,8 +296,6 @@ def hop_card(record: HopRecord) -> str:
         markdown_table(("property", "value"), facts),
         "## Test",
         markdown_table(header, rows),
-        "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
-        USE,
-        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+        *closing_sections(record.features, USE, record.versions),
     ]
     return "\n\n".join(sections) + "\n"

@@ -18,18 +18,17 @@ from graph.shared.jsonl import write_json
 from graph.trees import forest_logits, probabilities
 from train.classifiers import (
     Doubles,
-    best_count,
+    calibrate,
     calibration_error,
+    closing_sections,
     draw_reliability,
-    fit_temperature,
-    fit_trees,
+    fit_forest,
     library_versions,
     log_loss,
     reliability,
     reliability_table,
     threshold_figures,
     threshold_for,
-    to_forest,
 )
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
@@ -51,7 +50,7 @@ SHARING = "For {names}, this holds for the questions only: the splits share pass
 USE = """## Use
 
 `modegraph ask INDEX "question" --mode local --selector FOLDER` (and `eval retrieval --selector FOLDER`), with an index made with \
-the same encoder. `selector.safetensors` has the trees as plain arrays, `selector.json` all settings and figures."""
+the same encoder. `selector.safetensors` contains the trees as plain arrays; `selector.json` contains all settings and figures."""
 RANKING = """Mean over the questions of the average precision among the propositions of the passages that each question was published with; \
 ± one standard error of the mean difference."""
 
@@ -61,7 +60,7 @@ def selector_card(record: SelectorRecord) -> str:
     facts = [
         ("encoder", record.encoder),
         *((f"data, {name}", fingerprint) for name, fingerprint in record.data.items()),
-        *((f"rows of {split}", f"{count:,}") for split, count in record.examples.items()),
+        *((f"{split} rows", f"{count:,}") for split, count in record.examples.items()),
         ("trees", record.trees),
         ("temperature", f"{record.temperature:.3f}"),
         (f"threshold (recall {record.settings['target_recall']:g} on dev)", f"{record.threshold:.4f}"),
@@ -87,7 +86,7 @@ def selector_card(record: SelectorRecord) -> str:
         "---\nlibrary_name: modegraph\npipeline_tag: text-ranking\n---",
         f"# A {record.size} selector of propositions",
         about,
-        markdown_table(("what", "value"), facts),
+        markdown_table(("property", "value"), facts),
         "## Ranking",
         RANKING,
         markdown_table(header, ranked),
@@ -95,9 +94,7 @@ def selector_card(record: SelectorRecord) -> str:
         markdown_table(("figure", "value"), [(name, f"{value:.4g}") for name, value in record.figures.items()]),
         "## Reliability on test\n\n![reliability](reliability.png)",
         reliability_table(record.reliability, "propositions", "relevant"),
-        "## Features\n\n" + ", ".join(f"`{name}`" for name in record.features) + ".",
-        USE,
-        "## Versions\n\n" + ", ".join(f"{name} {number}" for name, number in record.versions.items()),
+        *closing_sections(record.features, USE, record.versions),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -115,7 +112,7 @@ def train_light(settings: SelectorSettings) -> SelectorRecord:
         for split, examples in splits.items():
             say(f"{split}: {len(examples.label_n):,} rows, {int(examples.label_n.sum()):,} of them relevant")
         start, processor_start = time.perf_counter(), time.process_time()
-        classifier, trees = fit_classifier(splits["train"], splits["dev"], settings, datasets[0].encoder)
+        classifier = fit_classifier(splits["train"], splits["dev"], settings, datasets[0].encoder)
         save_selector(folder, classifier)
         log_odds = {
             split: forest_logits(classifier.forest, splits[split].features_nF) / classifier.temperature
@@ -131,7 +128,7 @@ def train_light(settings: SelectorSettings) -> SelectorRecord:
             features=FEATURES,
             settings=settings.recorded(),
             examples={split: len(examples.label_n) for split, examples in splits.items()},
-            trees=trees,
+            trees=len(classifier.forest.root_T),
             temperature=classifier.temperature,
             threshold=classifier.threshold,
             ranked=tuple(
@@ -152,15 +149,12 @@ def train_light(settings: SelectorSettings) -> SelectorRecord:
     return record
 
 
-def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, encoder: str) -> tuple[Classifier, int]:
-    """The calibrated light selector, and the number of its trees."""
-    ensemble = fit_trees(train, dev, settings, settings.positive_weight)
-    count = best_count(ensemble)
-    forest = to_forest(ensemble, count, settings.positive_weight)
-    logits_n = forest_logits(forest, dev.features_nF)
-    temperature = fit_temperature(logits_n, dev.label_n)
-    threshold = threshold_for(probabilities(logits_n, temperature), dev.label_n, settings.target_recall)
-    return Classifier(forest, temperature, threshold, encoder), count
+def fit_classifier(train: Examples, dev: Examples, settings: SelectorSettings, encoder: str) -> Classifier:
+    """The calibrated light selector."""
+    forest = fit_forest(train, dev, settings, settings.positive_weight)
+    temperature, probability_n = calibrate(forest, dev)
+    threshold = threshold_for(probability_n, dev.label_n, settings.target_recall)
+    return Classifier(forest, temperature, threshold, encoder)
 
 
 def held_out_figures(log_odds_n: Doubles, test: Examples, threshold: float) -> dict[str, float]:

@@ -5,7 +5,6 @@ Legend: n examples (a question and a proposition each), F features."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
+from data_synth.dataset.write import SUMMARY
 from data_synth.relevance.relevance_form import SPLIT_BY, RelevanceRow, relevance_from_json, relevance_problems
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
 from graph.types import Floats, Ints
-from train.classifiers import Bin, Doubles, check_apart, check_one_encoder, read_labelled
+from train.classifiers import (
+    Bin,
+    Doubles,
+    check_apart,
+    check_both_classes,
+    check_one_encoder,
+    read_labelled,
+    standard_error,
+    stated_origin,
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class RankingFigures:
 
 @dataclass(frozen=True)
 class SelectorRecord:
-    """The origin of a selector, and its figures. `data` has the fingerprint of each dataset by its folder's name;
+    """The origin of a selector, and its figures. `data` maps each dataset's folder name to its fingerprint;
     `sharing_passages` names datasets whose splits share passages, but no questions.
 
     `processor_seconds` is the processor time summed over all cores.
@@ -81,7 +90,6 @@ class SelectorRecord:
 
 OWN = ("gold", "own")
 """The `found_by` of propositions in the passages that a question was published with."""
-SUMMARY = "summary.json"
 ROW = "a row as `synth relevance` writes it"
 
 
@@ -98,15 +106,13 @@ class RelevanceDataset:
 
 def read_folder(folder: Path) -> RelevanceDataset:
     """One dataset; UserError if its summary names no encoder, or with file and line for a row that is malformed or has other features."""
-    try:
-        origin = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["origin"]
-        encoder = origin["Encoder"]
-    except (OSError, ValueError, KeyError, TypeError) as problem:
-        found = f"{folder / SUMMARY}: does not name the encoder ({type(problem).__name__}: {problem})"
-        raise UserError(found, "a folder that `synth relevance` wrote", "make the data again") from None
+    origin = stated_origin(folder)
+    if "Encoder" not in origin:
+        found = f"{folder / SUMMARY}: does not name the encoder"
+        raise UserError(found, "a folder that `synth relevance` wrote", "make the data again")
     rows, fingerprint = read_labelled(folder, _parse, relevance_problems, ROW)
     by_split = {split: rows.get(split, []) for split in SPLITS}
-    return RelevanceDataset(folder.resolve().name, by_split, fingerprint, str(encoder), origin)
+    return RelevanceDataset(folder.resolve().name, by_split, fingerprint, origin["Encoder"], origin)
 
 
 def _parse(values: Mapping[str, Any], where: str) -> RelevanceRow:
@@ -125,12 +131,8 @@ def read_datasets(folders: Sequence[Path]) -> list[RelevanceDataset]:
     datasets = [read_folder(folder) for folder in folders]
     check_one_encoder("datasets", {dataset.encoder: dataset.name for dataset in datasets})
     for split in SPLITS:
-        rows = rows_of(datasets, split)
-        relevant = sum(row.label for row in rows)
-        if not 0 < relevant < len(rows):
-            found = f"{split}: {relevant:,} relevant of {len(rows):,} rows"
-            remedy = "make the data from more questions, or add another --data"
-            raise UserError(found, "both classes in train, dev and test", remedy)
+        remedy = "make the data from more questions, or add another --data"
+        check_both_classes(split, "relevant", [row.label == 1 for row in rows_of(datasets, split)], remedy)
     check_nothing_shared(datasets)
     return datasets
 
@@ -197,7 +199,6 @@ def rank_datasets(
         selector = average_precisions(part, scores_n[in_dataset_n])
         cosine = average_precisions(part, part.features_nF[:, COSINE].astype(np.float64))
         if len(selector):
-            error = float((selector - cosine).std(ddof=1) / np.sqrt(len(selector))) if len(selector) > 1 else 0.0
             means = float(selector.mean()), float(cosine.mean())
-            figures.append(RankingFigures(name, split, len(selector), *means, error))
+            figures.append(RankingFigures(name, split, len(selector), *means, standard_error(selector - cosine)))
     return tuple(figures)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Annotated
 
-from eval.tasks.sets.base import Task, read_native
+from eval.tasks.sets.base import Task
 from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.shared.ids import content_id
@@ -65,6 +65,5 @@ TASK = Task(
     size="users × tasks × questions, 125 by LightRAG's recipe",
     licence="that of the collection",
     metrics=(),
-    get="`modegraph eval abstract INDEX --model SPEC --out questions.jsonl`; UltraDomain's books: TommyChien/UltraDomain on the hub",
-    read=read_native,
+    get="questions.jsonl from `modegraph eval abstract INDEX --model SPEC --out questions.jsonl`; UltraDomain's books: TommyChien/UltraDomain on the hub",
 )

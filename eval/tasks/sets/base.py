@@ -41,7 +41,7 @@ class HubSet:
 class Task:
     """One benchmark. `metrics` are names in eval/metrics/registry.py, the main one first; `get` explains how to obtain the data.
 
-    `gold` describes where gold documents come from; "" if there are none.
+    `read` is None if rows are only in modegraph's own layout. `gold` describes where gold documents come from; "" if there are none.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Task:
     licence: str
     metrics: tuple[str, ...]
     get: str
-    read: Read
+    read: Read | None = None
     hub: HubSet | None = None
     gold: str = ""
 
@@ -102,6 +102,6 @@ def paragraph(title: str, text: str) -> Document:
     return Document(f"{title}#{content_id(title, text)[:8]}", title, text)
 
 
-def read_native(row: Row) -> Item:
-    """The question in a row of modegraph's own layout (graph/documents/questions.py)."""
-    return Item((parse_question(row, "this row"),))
+def read_native(row: Row, where: str) -> Item:
+    """The question in a row of modegraph's own layout (graph/documents/questions.py); UserError for a malformed row, with its place `where`."""
+    return Item((parse_question(row, where),))

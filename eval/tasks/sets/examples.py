@@ -1,6 +1,6 @@
 """The project's own questions on the invented documents in examples/."""
 
-from eval.tasks.sets.base import Task, read_native
+from eval.tasks.sets.base import Task
 
 TASK = Task(
     name="examples",
@@ -9,6 +9,5 @@ TASK = Task(
     licence="Apache-2.0",
     metrics=("em", "f1", "answer_in_context", "recall@5", "all_gold@5"),
     get="examples/ from a clone of the repository",
-    read=read_native,
     gold="the documents that contain the evidence",
 )

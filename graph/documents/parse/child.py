@@ -23,11 +23,11 @@ from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
-from graph.documents.parse.formats import FRONT_MATTER, MIB, READERS, ChildReport, ParsedFile
-from graph.documents.parse.ocr import PageLimits, page_text
+from graph.documents.parse.formats import FRONT_MATTER, MIB, READERS, ChildReport, ParsedFile, missing_package
+from graph.documents.parse.ocr import MAX_REASON_CHARS, PageLimits, limit_resources, page_text
 from graph.errors import UserError
 
-MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS, MAX_REASON_CHARS = 32 * MIB, MIB, 1000, 200
+MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS = 32 * MIB, MIB, 1000
 LATE_PACKAGES = {"email", "fontTools.ttLib", "pypdf"}
 """Packages that import some of their modules only while they read a file. A fork cannot, so these modules are imported before it."""
 WALL_CLOCK_FACTOR = 6
@@ -103,10 +103,7 @@ def _limit(seconds: float, memory: int) -> None:
     """Limit this process's processor time, wall-clock time and memory; deny it files and connections."""
     signal.setitimer(signal.ITIMER_PROF, seconds)
     signal.setitimer(signal.ITIMER_REAL, WALL_CLOCK_FACTOR * seconds)
-    limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_NOFILE: 0, resource.RLIMIT_FSIZE: 0, resource.RLIMIT_CORE: 0}
-    for resource_id, limit in limits.items():
-        with suppress(ValueError, OSError):  # Not every platform has every limit.
-            resource.setrlimit(resource_id, (limit, limit))
+    limit_resources({resource.RLIMIT_AS: (memory, memory), resource.RLIMIT_NOFILE: (0, 0)})
 
 
 def _prepare() -> None:
@@ -136,8 +133,7 @@ def _reader(suffix: str, whole: bool) -> Read:
 
 def _refuse(data: bytes, file: str, package: str) -> ParsedFile:
     del data
-    found = f"{file}: the package {package} is not installed"
-    raise UserError(found, "the extra `documents`", "pip install 'modegraph[documents]'")
+    raise missing_package(file, package)
 
 
 def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graph.documents.parse.ocr import Ocr
+from graph.errors import UserError
 
 PLAIN = (".txt", ".md", ".markdown", ".rst", ".adoc", ".tex")
 """Extensions of text that is indexed unchanged, apart from the front matter of MARKDOWN."""
@@ -41,6 +42,12 @@ FRONT_MATTER = "front_matter"
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
 EXTENSIONS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
 """A short list of extensions for messages; SUFFIXES has all of them."""
+
+
+def missing_package(file: str, package: str) -> UserError:
+    """The error for a file that cannot be read without a package that is not installed."""
+    found = f"{file}: the package {package} is not installed"
+    return UserError(found, "the extra `documents`", "pip install 'modegraph[documents]'")
 
 
 MIB = 1 << 20

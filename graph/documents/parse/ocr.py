@@ -8,7 +8,7 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -123,11 +123,12 @@ def _output(command: Sequence[str], stdin: bytes, name: str, limits: PageLimits)
 def _limit(limits: PageLimits) -> None:
     """Limit this process's processor time and memory; forbid it to write files."""
     seconds = math.ceil(limits.seconds)
-    for resource_id, soft, hard in (
-        (resource.RLIMIT_CPU, seconds, seconds + 1),
-        (resource.RLIMIT_AS, limits.memory, limits.memory),
-        (resource.RLIMIT_FSIZE, 0, 0),
-        (resource.RLIMIT_CORE, 0, 0),
-    ):
+    memory = {resource.RLIMIT_AS: (limits.memory, limits.memory)}
+    limit_resources({resource.RLIMIT_CPU: (seconds, seconds + 1), **memory})
+
+
+def limit_resources(limits: Mapping[int, tuple[int, int]]) -> None:
+    """Set limits of this process, {resource: (soft, hard)}, and forbid it to write files."""
+    for resource_id, limit in {**limits, resource.RLIMIT_FSIZE: (0, 0), resource.RLIMIT_CORE: (0, 0)}.items():
         with suppress(ValueError, OSError):  # Not every platform has every limit.
-            resource.setrlimit(resource_id, (soft, hard))
+            resource.setrlimit(resource_id, limit)

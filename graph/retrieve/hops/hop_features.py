@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 
 from graph.extract.entities import title_keys
 from graph.index.index import Index
-from graph.index.normalised_similarity import normalised_similarity_to
+from graph.index.normalised_similarity import normalised_similarity_to, pair_similarity
 from graph.models.encoder import unit_rows
 from graph.retrieve.parts.passage_scores import OwnScores
 from graph.retrieve.parts.query import Query
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows
 from graph.store.columns.moved import cells
 from graph.store.columns.strings import Strings
-from graph.text.bm25 import idf, terms_of
-from graph.text.word_forms import FUNCTION_WORDS, form_of
+from graph.text.bm25 import content_terms, idf, terms_of
+from graph.text.word_forms import form_of
 from graph.types import Floats, Ints
 
 PREFIX_LENGTH = 3
@@ -39,8 +39,7 @@ class QuestionWords:
 
     def __init__(self, index: Index, question: str, names: Sequence[str]) -> None:
         data = index.data
-        words = [term for term in terms_of(question) if term not in FUNCTION_WORDS]
-        self._rows_of = {form_of(word): rows_of_form(data.term_texts, word) for word in words}
+        self._rows_of = {form_of(word): rows_of_form(data.term_texts, word) for word in content_terms(question)}
         self._column_of = {form: column for column, form in enumerate(self._rows_of)}
         self._count_WP = data.term_count_WP
         unknown = float(idf(np.array([0]), len(data.passage_ids))[0])
@@ -264,7 +263,9 @@ class _Features:
     ) -> None:
         data = index.data
         self.index, self.query, self.own_scores, self.ways, self.rows_C = index, query, own_scores, ways, candidates_C
-        self.own_C, self.reached_C = own_scores.own_P[candidates_C], reached_P[candidates_C]
+        self.own_C = own_scores.own_P[candidates_C]
+        # With an ANN index, `reached_P` lacks the scores of candidates that were scored after the links.
+        self.reached_C = np.maximum(reached_P[candidates_C], self.own_C)
         self.document_C = data.passage_document_P[candidates_C]
         self.vectors_CD = data.passage_vectors_PD[candidates_C]
         self.candidate_Y, self.proposition_Y = expand_rows(data.passage_proposition_PN, candidates_C)
@@ -346,9 +347,8 @@ class _Features:
         called_K = entries_in(data.entity_document_EU, ways.entity_K)
         of_entity_CK, best_of_entity_CK = self._near(self.entity_KD)
         sum_CK, best_sum_CK = self._near(unit_rows(query_D + self.entity_KD))
-        pair_YK = (self.vectors_YD @ query_D)[:, None] + proposition_KD @ query_D
-        pair_YK /= np.sqrt(2 + 2 * np.maximum(self.vectors_YD @ proposition_KD.T, -0.9))
-        best_pair_CK = self._best_in(pair_YK, 0)
+        asked_Y1, asked_K = (self.vectors_YD @ query_D)[:, None], proposition_KD @ query_D
+        best_pair_CK = self._best_in(pair_similarity(asked_Y1, asked_K, self.vectors_YD @ proposition_KD.T), 0)
         best_C = self.both_CK.max(axis=1, initial=BELOW_ANY_SUM)
         columns = (
             self.own_C[bridge_X],

@@ -18,14 +18,14 @@ import numpy as np
 from scipy.special import expit
 
 from graph.index.index import Index
-from graph.index.normalised_similarity import normalised_similarity
+from graph.index.normalised_similarity import normalised_similarity, pair_similarity
 from graph.retrieve.hops.trained_hop import HopRanking, find_hop, rank_by_hop
-from graph.retrieve.parts.passage_scores import OwnScores, Scores, passages_in, passages_of, score_alone
+from graph.retrieve.parts.passage_scores import NOT_SCORED, OwnScores, Scores, passages_in, passages_of, score_alone
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, passages_at, top_rows
 from graph.retrieve.parts.words import best_terms, describe_terms
-from graph.text.bm25 import terms_of
-from graph.text.word_forms import FUNCTION_WORDS, form_of
+from graph.text.bm25 import content_terms
+from graph.text.word_forms import form_of
 from graph.types import Evidence, Floats, Ints, Trace
 
 SEEDS = 5
@@ -137,8 +137,8 @@ def _mention_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: 
     seeds_R, seed_at_X = np.unique(proposition_X[from_X], return_inverse=True)
     vectors_ND = data.proposition_vectors_ND
     similarity_RR = normalised_similarity(index, vectors_ND[others_R] @ vectors_ND[seeds_R].T)
-    similarity_X = np.maximum(similarity_RR[other_at_X, seed_at_X], -0.9)
-    together_X = (scores_N[proposition_X[from_X]] + scores_N[other_X]) / np.sqrt(2 + 2 * similarity_X)
+    similarity_X = similarity_RR[other_at_X, seed_at_X]
+    together_X = pair_similarity(scores_N[proposition_X[from_X]], scores_N[other_X], similarity_X)
     worth_X = STEP * (own_P[seed_X[from_X]] + np.maximum(together_X, 0)) / 2 - mention_loss(mentions_X[from_X])
     occurrence_X, to_X = expand_rows(index.proposition_passage_NP, other_X)
     from_X, worth_X = from_X[occurrence_X], worth_X[occurrence_X]
@@ -178,6 +178,11 @@ def raise_by_titles(index: Index, links: Links, question: str, own_P: Floats) ->
     return replace(links, worth_X=worth_X)
 
 
+def raise_links(links: Links, alone: OwnScores, question: str) -> Links:
+    """`raise_by_words`, then `raise_by_titles`."""
+    return raise_by_titles(alone.index, raise_by_words(links, alone.lift_P), question, alone.own_P)
+
+
 def title_adds_question_words(name: frozenset[str], title: frozenset[str], question: frozenset[str]) -> bool:
     """Whether a title contains an entity's name that is not in the question, and other words, at least QUESTION_SHARE of which are in the question.
 
@@ -193,7 +198,7 @@ def title_adds_question_words(name: frozenset[str], title: frozenset[str], quest
 @lru_cache(maxsize=65_536)
 def content_forms(text: str) -> frozenset[str]:
     """The content words of a text, as forms (`form_of`). Cached, because titles recur from question to question."""
-    return frozenset(form_of(term) for term in terms_of(text) if term not in FUNCTION_WORDS)
+    return frozenset(map(form_of, content_terms(text)))
 
 
 @dataclass(frozen=True)
@@ -209,17 +214,21 @@ class HopSearch:
 def search_hops(index: Index, query: Query) -> HopSearch:
     """Steps 1 to 4 of this module's description, without the trained hop."""
     alone = score_alone(index, query)
-    links = raise_by_titles(index, raise_by_words(find_links(alone), alone.lift_P), query.text, alone.own_P)
+    links = raise_links(find_links(alone), alone, query.text)
     return HopSearch(alone, links, *reach(alone.own_P, links))
 
 
 def retrieve_hops(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages, each with its path; with a trained hop, scores are its probabilities. UserError for a hop trained for another encoder."""
+    """Top k passages, each with its path; with an ANN index, only those that were scored. With a trained hop, scores are its probabilities.
+
+    UserError for a hop trained for another encoder.
+    """
     hop = find_hop(settings.selector, index.encoder_source.fingerprint)
     search = search_hops(index, query)
     alone, links, reached_P = search.alone, search.links, search.reached_P
     ranking = HopRanking(reached_P, {}, 0) if hop is None else rank_by_hop(hop, index, query, alone, reached_P)
     rows = top_rows(ranking.scores_P, settings.top_k)
+    rows = rows[ranking.scores_P[rows] != NOT_SCORED]
     scores = ranking.scores_P[rows] if hop is None else expit(ranking.scores_P[rows])
     name_of = {document: name for name, document in alone.named}
     steps = (

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.index.index import Index
-from graph.index.normalised_similarity import normalised_similarity, normalised_similarity_to
-from graph.retrieve.hops.mode import find_links
+from graph.index.normalised_similarity import normalised_similarity, normalised_similarity_to, pair_similarity
+from graph.retrieve.hops.mode import find_links, reach
 from graph.retrieve.parts.mentions import keywords_of, named_documents
 from graph.retrieve.parts.passage_scores import (
     NOT_SCORED,
@@ -32,8 +32,6 @@ from graph.trees import Forest, check_encoder, forest_logits, probabilities, rea
 from graph.types import Floats, Ints
 
 FARTHEST_HOPS = 3
-OPPOSITE = -0.9
-"""The lowest similarity of two propositions that `pair_scores` uses: the mean of opposite vectors has no direction."""
 
 
 def shares_entity(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_]:
@@ -43,12 +41,8 @@ def shares_entity(index: Index, rows_n: Ints, seeds_S: Ints) -> NDArray[np.bool_
 
 
 def pair_scores(similarity_n: Floats, near_S: Floats, similarity_nS: Floats, shared_nS: NDArray[np.bool_]) -> Floats:
-    """PropRAG's path score of each candidate with the best seed that shares an entity with it, or its own similarity if that is higher: [n].
-
-    cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b, with normalised similarity for the cosine.
-    """
-    lengths_nS = np.sqrt(2 + 2 * np.maximum(similarity_nS, OPPOSITE))
-    scores_nS = (similarity_n[:, None] + near_S[None, :]) / lengths_nS
+    """The `pair_similarity` of each candidate with the best seed that shares an entity with it, or its own similarity if that is higher: [n]."""
+    scores_nS = pair_similarity(similarity_n[:, None], near_S[None, :], similarity_nS)
     return np.asarray(np.maximum(similarity_n, np.where(shared_nS, scores_nS, -np.inf).max(axis=1, initial=-np.inf)))
 
 
@@ -147,9 +141,7 @@ def view_of(index: Index, query: Query) -> QuestionView:
     similarity_N = score_propositions(index, similarity_P, query.vector_D)
     named = [document for _, document in named_documents(index, query.text)]
     own_P = add_names(index, with_best_proposition(index, similarity_P, similarity_N), named)
-    links = find_links(Scores(index, query.vector_D, similarity_N, own_P))
-    reached_P = own_P.copy()
-    np.maximum.at(reached_P, links.to_passage_X, links.worth_X)
+    reached_P, _ = reach(own_P, find_links(Scores(index, query.vector_D, similarity_N, own_P)))
     seeds_S = top_rows(worth_of_propositions(index, similarity_N, own_P), SEEDS)
     return QuestionView(
         similarity_N=similarity_N,

@@ -24,11 +24,11 @@ from graph.errors import ModelUnavailable
 from graph.hierarchy.communities import NestedCommunities, nested_communities
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity_to
-from graph.random_walk import attraction, query_aware_walks, structural_transition
+from graph.random_walk import attraction, query_aware_walks
 from graph.retrieve.learned.selectors import Select, find_selector, further_queries, list_statements
 from graph.retrieve.parts.query import Query, RetrieveSettings, SuggestSettings
 from graph.retrieve.parts.ranking import first_passages, nearest, top_rows
-from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, used_columns
+from graph.retrieve.parts.suggest import TEMPERATURE, THRESHOLD, extract_subgraph, structure_of
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, sound_items
 from graph.types import Evidence, Finding, Floats, Ints, Scored, Trace
@@ -132,7 +132,7 @@ def _visit_by_walk(
 ) -> Visit:
     """SuggestGlobal (Eq. 10): one walk from each seed with its own query; the propositions that the walks visit most, pruned by the selector."""
     rows_l = extract_subgraph(index, seeds_n)
-    structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
+    structure_ll = structure_of(index, rows_l)
     near_ln = normalised_similarity_to(index, queries_nD, index.data.proposition_vectors_ND[rows_l] @ queries_nD.T)
     attracted_ln = attraction(near_ln, TEMPERATURE, THRESHOLD)
     restart_ln = np.zeros((len(rows_l), len(seeds_n)), np.float32)

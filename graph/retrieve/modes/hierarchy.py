@@ -26,9 +26,10 @@ def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -
 
 
 def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
-    """The rows of the nodes in `layers` (empty: all), ascending; passages come before summaries. UserError for a layer without nodes."""
+    """The rows of the nodes in `layers` (empty: all), ascending; passages come before summaries. UserError for a layer without nodes,
+    unless the index is empty."""
     layer_X = np.concatenate([np.zeros(len(index.data.passage_ids), np.int64), index.data.summary_layer_S])
-    if not layers:
+    if not layers or not len(layer_X):
         return np.arange(len(layer_X))
     available = np.unique(layer_X).tolist()
     missing = sorted(set(layers) - set(available))

@@ -145,8 +145,8 @@ class SubQuery:
     depends_on: tuple[Finding, ...]
 
 
-def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSettings) -> dict[str, FoundNodes]:
-    """The `settings.top_k` best nodes for each question, keyed by its text; reranked by the findings on which the question depends, if any."""
+def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSettings) -> dict[SubQuery, FoundNodes]:
+    """The `settings.top_k` best nodes for each question; reranked by the findings on which the question depends, if any."""
     vectors_QD = index.encode_queries([query.text for query in queries])
     nodes_of = {}
     for query, vector_D in zip(queries, vectors_QD, strict=True):
@@ -154,7 +154,7 @@ def search_all(index: Index, queries: Sequence[SubQuery], settings: RetrieveSett
         if query.depends_on:
             resolved = " ".join(f"{finding.question} {finding.answer}" for finding in query.depends_on)
             nodes = rerank_nodes(index, nodes, query.kind, index.encode_queries([resolved])[0])
-        nodes_of[query.text] = nodes
+        nodes_of[query] = nodes
     return nodes_of
 
 
@@ -210,10 +210,10 @@ class Resolution(ReplyModel):
 
 @dataclass
 class PlanRun:
-    """The results of an execution so far. `found` maps each question's text to its nodes, except for questions to which the model found no answer."""
+    """The results of an execution so far. `found` maps each sub-question to its nodes, except for those to which the model found no answer."""
 
     question: str
-    found: dict[str, FoundNodes] = field(default_factory=dict)
+    found: dict[SubQuery, FoundNodes] = field(default_factory=dict)
     findings: dict[int, Finding] = field(default_factory=dict)
     """The answers, by the number of their sub-question."""
     steps: list[str] = field(default_factory=list)
@@ -236,7 +236,7 @@ def answer_level(
     run.found |= found
     budget = token_budget(settings.max_context_tokens, model.count_tokens)
     contexts = [
-        build_context(evidence_of(index, found[query.text], EXCERPTS_READ), EXCERPTS_READ, budget) for query in queries
+        build_context(evidence_of(index, found[query], EXCERPTS_READ), EXCERPTS_READ, budget) for query in queries
     ]
     prompts = [
         answer_messages(query.text, excerpts)[1].content for query, excerpts in zip(queries, contexts, strict=True)
@@ -250,7 +250,7 @@ def answer_level(
         else:
             run.steps.append(f"{{{number}}} {query.text} · {outcome}")
         if outcome == NOT_FOUND:
-            run.found.pop(query.text, None)
+            run.found.pop(query, None)
 
 
 def judge_reply(reply: Resolution | None, question: str, excerpts: Sequence[Excerpt]) -> Finding | str:
@@ -296,7 +296,8 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
     if not run.found:
         evidence = retrieve_hops(index, query, settings)
         return replace(evidence, trace=replace(trace, steps=(*trace.steps, *evidence.trace.steps)))
-    lists = list(({query.text: find_nodes(index, query, "specific", deep)} | run.found).values())
+    whole = {SubQuery(query.text, "specific", ()): find_nodes(index, query, "specific", deep)}
+    lists = list((whole | run.found).values())
     nodes = len(index.data.passage_ids) + len(index.data.summary_ids)
     scores_X = fuse_ranks([each.rows_k for each in lists], nodes, RANK_CONSTANT)
     rows = matching_rows(scores_X, settings.top_k)

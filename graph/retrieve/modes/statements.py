@@ -131,6 +131,8 @@ def _grow(index: Index, frontier: Frontier, judge: PathScore, width: int) -> Fro
 
 INITIAL_PROPOSITIONS = 100
 """Paths start from the best BEAM_WIDTH of up to this many propositions by keywords and this many by similarity (or top k, if that is more)."""
+SHORT_LIST = 50
+"""If top k is at most this, only the best INITIAL_PROPOSITIONS of the visited propositions are ranked; if it is more, all are."""
 STEP_LOSS = 0.1
 """A path's loss per step, because the similarity of a sum of vectors is higher than that of each vector."""
 
@@ -197,7 +199,8 @@ def rank_statements(
     for row, (worth, _) in path_to.items():
         best_N[row] = max(best_N[row], worth)
     visited = np.union1d(starts, np.array(list(path_to), np.int64))
-    order = visited[top_rows(best_N[visited], max(INITIAL_PROPOSITIONS, settings.top_k))]
+    ranked = len(visited) if settings.top_k > SHORT_LIST else INITIAL_PROPOSITIONS
+    order = visited[top_rows(best_N[visited], ranked)]
     distinct = order[diverse_rows([data.proposition_texts[row] for row in order])]
     if settings.unit == "propositions":
         listed = distinct[: settings.top_k]

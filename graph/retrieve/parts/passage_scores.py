@@ -118,7 +118,7 @@ def with_best_proposition_at(scores: Scores, rows_R: Ints) -> Floats:
     scores.add_propositions(proposition_X)
     best_R = np.full(len(rows_R), NOT_SCORED, np.float32)
     np.maximum.at(best_R, place_X, scores.scores_N[proposition_X])
-    return np.asarray((similarity_R + np.where(best_R == NOT_SCORED, similarity_R, best_R)) / 2, np.float32)
+    return mean_of_scored(similarity_R, best_R)
 
 
 def score_passages(index: Index, query_D: Floats) -> Floats:
@@ -150,7 +150,12 @@ def scores_without_words(index: Index, query: Query, scores_N: Floats) -> Floats
 def with_best_proposition(index: Index, similarity_P: Floats, scores_N: Floats) -> Floats:
     """The mean of each passage's similarity and that of its best scored proposition; its similarity alone if it has none: float32[P]."""
     best_P = best_in_passage(scores_N, index.data.passage_proposition_PN, similarity_P)
-    return np.asarray((similarity_P + np.where(best_P == NOT_SCORED, similarity_P, best_P)) / 2, np.float32)
+    return mean_of_scored(similarity_P, best_P)
+
+
+def mean_of_scored(similarity_R: Floats, best_R: Floats) -> Floats:
+    """The mean of two similarities; the first alone where the second is NOT_SCORED: float32[R]."""
+    return np.asarray((similarity_R + np.where(best_R == NOT_SCORED, similarity_R, best_R)) / 2, np.float32)
 
 
 def add_names(index: Index, scores_P: Floats, named: list[int]) -> Floats:

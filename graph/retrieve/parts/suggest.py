@@ -46,7 +46,7 @@ def suggest(index: Index, similarity_N: Floats, known: Ints, count: int, setting
     if len(known) == 0:
         return Suggestion(np.zeros(0, np.int64), np.zeros(0, np.float32))
     rows_l = extract_subgraph(index, known)
-    structure_ll = structural_transition(used_columns(index.incidence_NB[rows_l, :]))
+    structure_ll = structure_of(index, rows_l)
     attracted_l = attraction(similarity_N[rows_l], TEMPERATURE, THRESHOLD)
     transition_ll = query_aware_transition(structure_ll, attracted_l, settings.structure_weight)
     seeds = np.flatnonzero(np.isin(rows_l, known))
@@ -68,7 +68,8 @@ def extract_subgraph(index: Index, seeds: Ints) -> Ints:
     return np.sort(top_rows(mass_N, min(max(SUBGRAPH_PROPOSITIONS, len(seeds)), int((mass_N > 0).sum()))))
 
 
-def used_columns(block: sp.csr_array) -> sp.csr_array:
-    """The block without its empty columns."""
-    used, columns = np.unique(block.indices, return_inverse=True)
-    return sp.csr_array((block.data, columns, block.indptr), shape=(block.shape[0], len(used)))
+def structure_of(index: Index, rows_l: Ints) -> sp.csr_array:
+    """The structural transition between the propositions of a subgraph: CSR[l, l]."""
+    block_lB = index.incidence_NB[rows_l, :]
+    used, columns = np.unique(block_lB.indices, return_inverse=True)
+    return structural_transition(sp.csr_array((block_lB.data, columns, block_lB.indptr), (len(rows_l), len(used))))

@@ -46,12 +46,16 @@ class MovedNumbers:
         if isinstance(rows, slice) or np.asarray(rows).dtype == bool:
             chosen: Ints = self.assembled[rows]
             return chosen
-        previous_R = self.merge.previous_rows(np.asarray(rows))
+        row_R = np.asarray(rows)
+        row_R = np.where(row_R < 0, row_R + len(self), row_R)
+        if row_R.min(initial=0) < 0:
+            raise IndexError(f"a row below −{len(self)}")
+        previous_R = self.merge.previous_rows(row_R)
         number_R = np.empty(previous_R.shape, np.int64)
         in_base_R = previous_R >= 0
         old = self.base[previous_R[in_base_R]]
         number_R[in_base_R] = old if self.of is None else self.of.current_rows(old)
-        number_R[~in_base_R] = self.new_K[np.searchsorted(self.merge.inserted_K, np.asarray(rows)[~in_base_R])]
+        number_R[~in_base_R] = self.new_K[np.searchsorted(self.merge.inserted_K, row_R[~in_base_R])]
         return number_R
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Ints:
@@ -182,7 +186,7 @@ class MovedStrings(Strings):
         return len(self.merge)
 
     def __getitem__(self, row: int) -> str:
-        previous, inserted = self.merge.origin(row)
+        previous, inserted = self.merge.origin(range(len(self))[row])
         return self.new[inserted] if previous < 0 else self.base[previous]
 
     def take(self, rows: NDArray[np.int64]) -> Strings:

@@ -92,6 +92,7 @@ class Strings:
         return self.rows_where(choose)
 
     def __getitem__(self, row: int) -> str:
+        row = range(len(self))[row]
         return self.data[self.starts[row] : self.starts[row + 1]].tobytes().decode("utf-8", "surrogatepass")
 
 

@@ -23,7 +23,7 @@ from serve.http.keys import access_of
 from serve.server.chat_request import ChatRequest
 from serve.server.completion import PreparedRequest, complete, feed_parts, open_stream, parts_of, prepare
 from serve.server.services import Services
-from serve.stream import REASONING, REASONING_FIELDS, MessageParts
+from serve.stream import REASONING, REASONING_FIELDS, MessageDelta, MessageParts
 
 
 class CitedStream:
@@ -79,19 +79,24 @@ class CitedStream:
         if has_ended:
             shown = shown.then(parts.finish())
         delta = {name: value for name, value in engine_delta.items() if name not in ("content", *REASONING_FIELDS)}
-        if shown.content or delta.get("role"):
-            delta["content"] = shown.content
-        if shown.reasoning:
-            delta[REASONING] = shown.reasoning
+        if delta.get("role"):
+            delta["content"] = ""
+        delta |= _shown_texts(shown)
         return {**choice, "delta": delta} if delta or has_ended or choice.get("logprobs") else None
 
     def _citations(self) -> list[dict[str, Any]]:
-        """The choices of the last chunk, which have the extra fields but no text."""
-        self._metrics.removed.inc(sum(len(parts.removed) for parts in self._parts.values()))
-        return [
-            {"index": index, "delta": parts.fields(self._base), "finish_reason": None}
-            for index, parts in sorted(self._parts.items())
-        ]
+        """The choices of the last chunk, with the extra fields, and with the rest of the text if the engine sent no finish reason."""
+        choices = []
+        for index, parts in sorted(self._parts.items()):
+            rest = _shown_texts(parts.finish())
+            self._metrics.removed.inc(len(parts.removed))
+            choices.append({"index": index, "delta": {**rest, **parts.fields(self._base)}, "finish_reason": None})
+        return choices
+
+
+def _shown_texts(shown: MessageDelta) -> dict[str, Any]:
+    texts = {"content": shown.content, REASONING: shown.reasoning}
+    return {name: text for name, text in texts.items() if text}
 
 
 def _has_text(choice: dict[str, Any]) -> bool:

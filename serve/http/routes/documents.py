@@ -29,7 +29,7 @@ from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
 from graph.types import Document
 from serve.http.encoding import Text
-from serve.http.errors import ApiError
+from serve.http.errors import ApiError, lacks_scope
 from serve.server.collections import CollectionView
 from serve.server.listing import Listing, Order, date_of
 from serve.server.mentions import entity_row, mentions_of
@@ -228,7 +228,7 @@ def check_writable(services: Services, view: CollectionView) -> None:
     if not services.settings.writable:
         raise ApiError(403, "read_only", "this server does not change its index: start it with --writable")
     if "write" not in view.access.scopes:
-        raise ApiError(403, "not_allowed", "this key does not allow that: it lacks the scope write")
+        raise lacks_scope("write")
 
 
 def no_document(source: str) -> ApiError:

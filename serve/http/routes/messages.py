@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field
 from starlette.responses import Response, StreamingResponse
 
 from graph.answer.citations import Mark
 from graph.types import Excerpt
 from serve.citations import search_result_location
-from serve.engines.engine_fields import MAX_DEPTH, Share, Stop, is_too_deep
+from serve.engines.engine_fields import RequestFields, Share, Stop
 from serve.http.auth import STREAMABLE_RESPONSES
 from serve.http.encoding import SSE, AsciiJSONResponse, StrictModel, Text, named_event
 from serve.http.errors import ApiError, not_supported
@@ -64,10 +64,8 @@ class Metadata(StrictModel):
     user_id: Text | None = None
 
 
-class MessagesRequest(BaseModel):
+class MessagesRequest(RequestFields):
     """A request to /v1/messages; `retrieval` is modegraph's own field, as in chat completions but without `enabled`."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     model: str = Field(min_length=1, max_length=200)
     max_tokens: int = Field(ge=1, le=1_000_000)
@@ -89,13 +87,6 @@ class MessagesRequest(BaseModel):
         None, description="refused unless its type is none, since there are no tools"
     )
     retrieval: AnswerOptions | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_depth(cls, value: Any) -> Any:
-        if is_too_deep(value):
-            raise ValueError(f"the body nests deeper than {MAX_DEPTH} levels; use fewer")
-        return value
 
     @property
     def wants_reasoning(self) -> bool:

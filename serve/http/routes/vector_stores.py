@@ -23,6 +23,7 @@ from serve.http.errors import ApiError, not_supported
 from serve.http.keys import access_of
 from serve.server.chat_request import ChatRetrieval
 from serve.server.collections import STORE_FIELD, Generation
+from serve.server.retriever import MAX_CONDITIONS
 from serve.server.services import Caller, Services
 
 OPERATORS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "in": "=", "nin": "!="}
@@ -111,8 +112,12 @@ class SearchOptions(StrictModel):
             raise not_supported(f"{prefix}ranking_options.score_threshold", reason)
         if ranking.hybrid_search is not None:
             raise not_supported(f"{prefix}ranking_options.hybrid_search", "mode hybrid has no weights to set")
-        where = conditions(self.filters, f"{prefix}filters")
-        return parse_settings(ChatRetrieval, {"where": where, "k": self.max_num_results}, f"{prefix}filters")
+        field = f"{prefix}filters"
+        where = conditions(self.filters, field)
+        if len(where) > MAX_CONDITIONS:
+            message = f"{field}: {len(where):,} conditions in all; the limit is {MAX_CONDITIONS}"
+            raise ApiError(400, "bad_value", message, field)
+        return parse_settings(ChatRetrieval, {"where": where, "k": self.max_num_results}, field)
 
 
 class StoreSearchRequest(SearchOptions):

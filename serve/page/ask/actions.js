@@ -1,6 +1,6 @@
 // Actions on a finished answer: copy it, share it, or give feedback on it.
 
-import { button, el } from "../shared/dom.js";
+import { button, el, saveFile } from "../shared/dom.js";
 import { correct } from "./correct.js";
 import { acceptsFeedback, choiceButtons } from "../shared/feedback.js";
 
@@ -57,8 +57,6 @@ async function share(turn) {
       if (problem.name === "AbortError") return "";
     }
   }
-  const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  el("a", { href: address, download: "answer.txt" }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  saveFile("answer.txt", text, "text/plain");
   return "Saved as answer.txt, with its sources.";
 }

@@ -1,6 +1,6 @@
 // The page at /docs: the routes of openapi.json by tag, each with its request, responses and, unless it deletes something or accepts files, a form to try it.
 
-import { get, sentence } from "../shared/api.js";
+import { get, problemLine } from "../shared/api.js";
 import { byId, count, decodePart, el, withCode } from "../shared/dom.js";
 import { startKey } from "../shared/key.js";
 import { fields, kind, line } from "./schema.js";
@@ -102,7 +102,7 @@ async function start() {
     addEventListener("hashchange", openTarget);
     openTarget();
   } catch (problem) {
-    place.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    place.replaceChildren(problemLine(problem));
   }
 }
 

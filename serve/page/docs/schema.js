@@ -13,7 +13,7 @@ export function resolve(schema, openapi) {
   return schema.$ref.replace(/^#\//, "").split("/").reduce((inside, name) => inside[name], openapi);
 }
 
-/** The type of a schema in words, such as "list of whole number". */
+/** The type of a schema in words, such as "list (whole number)". */
 export function kind(schema, openapi) {
   const found = resolve(schema, openapi);
   if (found.anyOf ?? found.oneOf) {
@@ -21,10 +21,10 @@ export function kind(schema, openapi) {
   }
   if (found.const !== undefined) return JSON.stringify(found.const);
   if (found.enum) return found.enum.map((each) => JSON.stringify(each)).join(" | ");
-  if (found.type === "array") return found.items ? `list of ${kind(found.items, openapi)}` : "list";
+  if (found.type === "array") return found.items ? `list (${kind(found.items, openapi)})` : "list";
   if (found.contentMediaType || found.format === "binary") return "file";
   if (found.type === "object" && found.additionalProperties?.type && !found.properties) {
-    return `object of ${kind(found.additionalProperties, openapi)}`;
+    return `object (${kind(found.additionalProperties, openapi)})`;
   }
   if (found.properties && found.title) return found.title;
   return KINDS[found.type] ?? "anything";

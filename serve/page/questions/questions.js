@@ -1,7 +1,7 @@
 // The view of test questions. They are proposed from the documents, written by the user or read from a file; then corrected, approved and downloaded.
 
-import { get, sentence } from "../shared/api.js";
-import { button, byId, count, el, moreButton, withCode } from "../shared/dom.js";
+import { get, problemLine, sentence } from "../shared/api.js";
+import { button, byId, count, el, moreButton, saveFile, withCode } from "../shared/dom.js";
 import { randomName } from "../shared/random.js";
 import { cardOf } from "./card.js";
 import { fromLines, toLines } from "./file.js";
@@ -30,7 +30,7 @@ export async function openQuestions() {
     await openStore();
   } catch (problem) {
     opened = false;
-    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    view.replaceChildren(problemLine(problem));
     return;
   }
   addEventListener("storage", async ({ key }) => {
@@ -241,8 +241,6 @@ async function addFile(file) {
 
 function download() {
   const rows = itemsOf("approved").filter(isReady).map(({ row }) => ({ ...row, question: row.question.trim() }));
-  const address = URL.createObjectURL(new Blob([toLines(rows)], { type: "application/jsonl" }));
-  el("a", { href: address, download: FILE }).click();
-  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+  saveFile(FILE, toLines(rows), "application/jsonl");
   showMessage(`${count(rows.length, "question")} saved as ${FILE}.`);
 }

@@ -1,5 +1,6 @@
 // All requests of this page to its server: URLs relative to the page, the key in a header, errors as sentences.
 
+import { el } from "./dom.js";
 import { askForKey, key } from "./key.js";
 
 /** A response with a status other than 2xx, or an error within a stream (status 200). */
@@ -62,6 +63,9 @@ export function sentence(problem) {
   if (problem instanceof TypeError) return "The server cannot be reached.";
   return problem.message.charAt(0).toUpperCase() + problem.message.slice(1);
 }
+
+/** The message about a failed call, as a line that screen readers announce. */
+export const problemLine = (problem) => el("p", { class: "problem", role: "alert" }, sentence(problem));
 
 /** A path with the page's collection and `values` as its query; empty values are left out. */
 function addressOf(path, values = {}) {

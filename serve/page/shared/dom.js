@@ -27,6 +27,13 @@ export function openDialog({ id, title, wide = false }, ...children) {
   return dialog;
 }
 
+/** Let the browser save `text` as a file. */
+export function saveFile(name, text, type) {
+  const address = URL.createObjectURL(new Blob([text], { type }));
+  el("a", { href: address, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
 /** The pieces of `text`; those between backticks become code elements. */
 export const withCode = (text) => text.split(/`([^`]+)`/).map((piece, place) => (place % 2 ? el("code", {}, piece) : piece));
 

@@ -1,6 +1,6 @@
 // The view to browse the index: lists of summaries, documents and entities, and one node with its neighbours.
 
-import { get, sentence } from "../shared/api.js";
+import { get, problemLine } from "../shared/api.js";
 import { button, byId, count, cut, el, moreButton, nodeAddress, snippet } from "../shared/dom.js";
 import { draw, erase, onAppearanceChange } from "./drawing.js";
 import { openReader } from "./reader.js";
@@ -37,7 +37,7 @@ async function openShelf(name) {
   try {
     content = await { summaries, documents, entities }[name]();
   } catch (problem) {
-    content = [el("p", { class: "problem" }, sentence(problem))];
+    content = [problemLine(problem)];
   }
   if (shelfShown() === name) shelf.replaceChildren(...content);
 }
@@ -77,7 +77,7 @@ async function entities() {
       const found = await get("v1/graph/entities", { q, limit: PAGE });
       if (q === field.value) list.replaceChildren(nodeList(found));
     } catch (problem) {
-      list.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+      list.replaceChildren(problemLine(problem));
     }
   };
   const field = el("input", { id: "entities-field", type: "search", spellcheck: "false", oninput: () => {
@@ -121,7 +121,7 @@ async function openNode(kind, id) {
     const neighbourhood = await get("v1/graph/neighbourhood", { kind, id, limit: 40 });
     showNode(holder, neighbourhood);
   } catch (problem) {
-    holder.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
+    holder.replaceChildren(problemLine(problem));
   }
   holder.focus({ preventScroll: innerWidth > 760 });
 }

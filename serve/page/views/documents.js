@@ -1,6 +1,6 @@
 // The list of all documents, each with a preview and some facts, in an order that the reader chooses; opens and deletes documents.
 
-import { documentPath, get, remove, sentence } from "../shared/api.js";
+import { documentPath, get, problemLine, remove, sentence } from "../shared/api.js";
 import { button, byId, count, el, moreButton, nodeAddress, openDialog, snippet } from "../shared/dom.js";
 import { documentLink } from "./reader.js";
 import { acceptsDocuments, COLLECTION_CHANGED, emptyNote, uploadButton } from "./upload.js";
@@ -34,7 +34,7 @@ export async function openDocuments(rows = PAGE, note = "") {
     view.replaceChildren(head(listed, note), ...parts);
     shown = listed.documents.length;
   } catch (problem) {
-    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    view.replaceChildren(problemLine(problem));
   }
 }
 

@@ -1,6 +1,6 @@
 // The view of the whole collection as a graph: its best-connected documents and entities, with zoom, a search, and the details of a node.
 
-import { get, sentence } from "../shared/api.js";
+import { get, problemLine } from "../shared/api.js";
 import { button, byId, count, el, nodeAddress } from "../shared/dom.js";
 import { drawMap, erase, onAppearanceChange } from "./drawing.js";
 import { documentLink, openReader } from "./reader.js";
@@ -29,7 +29,7 @@ export async function openGraph() {
   try {
     graph = await get("v1/graph/overview", { limit: MAX_NODES });
   } catch (problem) {
-    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    view.replaceChildren(problemLine(problem));
     return;
   }
   if (!graph.nodes.length) return view.replaceChildren(emptyNote());
@@ -114,6 +114,6 @@ async function choose(node, open = false) {
     listing.replaceChildren(el("h3", {}, count(total, "document mentions it", "documents mention it")), el("ul", { class: "names" }, ...lines),
       total > lines.length ? el("p", { class: "hint" }, `${count(total - lines.length, "more document")} not shown.`) : "");
   } catch (problem) {
-    listing.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    listing.replaceChildren(problemLine(problem));
   }
 }

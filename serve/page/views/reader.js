@@ -1,6 +1,6 @@
 // The panel that shows a document's text with a span marked. Offsets count code points, as in the index.
 
-import { documentPath, get, sentence } from "../shared/api.js";
+import { documentPath, get, problemLine } from "../shared/api.js";
 import { button, byId, count, cut, el } from "../shared/dom.js";
 
 let latest = null;  // the latest request: the responses to earlier ones are ignored
@@ -30,7 +30,7 @@ export async function openReader({ source, title, start = 0, end = 0, page, stat
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
   } catch (problem) {
     if (request !== latest) return;
-    text.replaceChildren(el("p", { class: "problem" }, sentence(problem)));
+    text.replaceChildren(problemLine(problem));
   }
   text.focus({ preventScroll: true });
 }

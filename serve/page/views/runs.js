@@ -1,6 +1,6 @@
 // The view of training runs, for the operator of a server with --show-runs: a list, and one run with its curves and its figures before and after tuning.
 
-import { get, sentence } from "../shared/api.js";
+import { get, problemLine } from "../shared/api.js";
 import { byId, count, cut, el } from "../shared/dom.js";
 
 const WIDTH = 420;
@@ -18,7 +18,7 @@ export async function openRuns(name) {
   try {
     view.replaceChildren(...(name ? course(await get("v1/runs/course", { name })) : list(await get("v1/runs"))));
   } catch (problem) {
-    view.replaceChildren(el("p", { class: "problem", role: "alert" }, sentence(problem)));
+    view.replaceChildren(problemLine(problem));
   }
   byId("runs-title")?.focus({ preventScroll: true });
 }

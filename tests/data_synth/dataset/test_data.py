@@ -123,7 +123,7 @@ def test_rows_without_ids_are_not_reported_as_duplicates(tmp_path: Path) -> None
 
 def test_unreadable_files_and_files_in_an_unknown_format_are_refused(tmp_path: Path) -> None:
     for file, message in [
-        (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'"),
+        (write(tmp_path / "a.jsonl", {"x": 1}), "columns 'x'.*or 'question' and 'answers'"),
         (write(tmp_path / "b.jsonl", "nonsense"), "no rows that can be read"),
         (tmp_path / "nowhere.jsonl", "nowhere.jsonl: no such file. Expected a .jsonl or .parquet file"),
         (tmp_path / "b.jsonl" / "train.jsonl", "b.jsonl: a file. Expected a folder that contains train.jsonl"),
@@ -185,6 +185,7 @@ def test_public_sets_are_imported(tmp_path: Path) -> None:
         items = DATA / folders.get(kind, "qa_feedback_k4") / "items.jsonl"
         assert run("import", kind, items, "--out", tmp_path / kind).exit_code == 0
         assert count(tmp_path / kind) == items.read_bytes().count(b"\n")
+    assert "made by `modegraph data import qa_feedback`" in (tmp_path / "qa_feedback" / "README.md").read_text()
     for file in (tmp_path / "qa_feedback").glob("*.jsonl"):
         assert validate_file(file).bad == ()
     first = read_questions(tmp_path / "pubmedqa" / "questions.jsonl")[0]
@@ -268,6 +269,26 @@ def test_labelled_sentences_become_claims_with_the_licences_of_their_sets(tmp_pa
     )
     assert "made by `modegraph data import support`" in (out / "README.md").read_text()
     assert run("validate", out).exit_code == 0 and run("validate", out / "dev.parquet").exit_code == 0
+
+
+def test_sets_whose_folders_are_links_keep_their_own_names(tmp_path: Path) -> None:
+    for name in ("ants", "bees"):
+        folder = tmp_path / name / "data"
+        folder.mkdir(parents=True)
+        write(folder / "rows.jsonl", {**LABELLED, "sentence": f"The {name} built it."})
+        (tmp_path / "sets").mkdir(exist_ok=True)
+        (tmp_path / "sets" / name).symlink_to(folder)
+    assert run("import", "support", tmp_path / "sets", "--out", tmp_path / "out").exit_code == 0
+    rows = [json.loads(line) for line in (tmp_path / "out" / "dev.jsonl").read_text().splitlines()]
+    assert [row["dataset"] for row in rows] == ["ants", "bees"]
+    run("import", "support", tmp_path / "sets" / "ants", "--out", tmp_path / "one")
+    assert json.loads((tmp_path / "one" / "dev.jsonl").read_text())["dataset"] == "data"
+
+
+def test_an_import_that_loses_most_rows_ends_with_status_1(tmp_path: Path) -> None:
+    write(tmp_path / "rows.jsonl", LABELLED, *({**LABELLED, "id": number, "passages": []} for number in "23"))
+    done = run("import", "support", tmp_path, "--out", tmp_path / "out")
+    assert done.exit_code == 1 and "2 rows were dropped, only 1 remain" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def test_data_of_one_kind_is_joined_and_keeps_its_splits(tmp_path: Path) -> None
         for s in ("train", "test")
     }
     assert ids == {"train": ["row0", "row1"], "test": ["row2"]}
+    assert "made by `modegraph data join`" in (tmp_path / "all" / "README.md").read_text()
 
 
 def test_an_empty_file_can_be_joined_with_others_but_is_refused_alone(tmp_path: Path) -> None:
@@ -99,7 +100,9 @@ def test_an_empty_file_can_be_joined_with_others_but_is_refused_alone(tmp_path: 
 
 def test_data_that_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     row = response_to_json(response_row(0))
-    for name, values in {"a": row, "again": row, "pair": {"chosen": "x"}, "none": None}.items():
+    late, plain = {**row, "id": "late", "split": "late"}, {"id": "q", "question": "Who?", "answers": ["Ada"]}
+    parts = {"a": row, "again": row, "pair": {"chosen": "x"}, "none": None, "late": late, "plain": plain}
+    for name, values in parts.items():
         (tmp_path / name).mkdir()
         if values is not None:
             write_jsonl(tmp_path / name / "train.jsonl", [values])
@@ -107,6 +110,8 @@ def test_data_that_does_not_fit_together_is_refused(tmp_path: Path) -> None:
         "again": "appears twice",
         "pair": "a row of preferences",
         "none": "no train.jsonl, dev.jsonl or test.jsonl",
+        "late": "split 'late'. Expected one of train, dev, test",
+        "plain": "which identify the kind of data. Give rows made by",
     }.items():
         with pytest.raises(UserError, match=message):
             list(join_rows([tmp_path / "a", tmp_path / second])[1])

@@ -88,7 +88,9 @@ def test_a_dataset_is_mostly_lost_if_more_than_half_is_dropped(tmp_path: Path) -
     half = write_dataset(tmp_path / "half", [row(0), Dropped("a"), row(0)], PREFERENCES, ORIGIN)
     more = write_dataset(tmp_path / "more", [row(0), Dropped("a"), Dropped("b")], PREFERENCES, ORIGIN)
     none = write_dataset(tmp_path / "none", [Dropped("a")], PREFERENCES, ORIGIN)
-    assert (half.mostly_lost, more.mostly_lost, none.mostly_lost) == (False, True, True)
+    empty = write_dataset(tmp_path / "empty", [], PREFERENCES, ORIGIN)
+    lost = [summary.mostly_lost for summary in (half, more, none, empty)]
+    assert lost == [False, True, True, True], "a dataset without rows is useless, too"
 
 
 def test_datasets_loads_the_folder_and_the_card_lists_the_dropped_rows(
@@ -167,7 +169,8 @@ def test_a_run_killed_while_moving_its_files_can_be_repeated(tmp_path: Path, mon
     with pytest.raises(UserError, match="server gone"):
         write_dataset(tmp_path / "new", failing(), PREFERENCES, ORIGIN)
     check_folder(tmp_path / "new")
-    assert (tmp_path / "new/summary.json").exists(), (
+    write_dataset(tmp_path / "fresh", [row(5)], PREFERENCES, ORIGIN)
+    assert contents(tmp_path / "new") == contents(tmp_path / "fresh"), (
         "the next run completes the interrupted move before it can fail itself"
     )
     assert write_dataset(tmp_path / "new", [row(5)], PREFERENCES, ORIGIN).rows == 1

@@ -83,6 +83,14 @@ def test_ties_count_half_and_the_rule_may_prefer_the_shorter_side() -> None:
     assert length_accuracy(rows) == pytest.approx(1 - 1.5 / 4)
 
 
+def test_a_fold_in_which_the_same_side_comes_first_in_every_row_counts_as_chance() -> None:
+    """Without the fold of the frequent question, four rows are left to learn from; which side comes first follows from the ids."""
+    ids = [n for n in range(100, 200) if Random(f"q{n}#0").random() < 0.5][:4]
+    rows = [replace(pair(n, f"yes {n}", f"no {n}"), question_id="frequent") for n in range(40)]
+    rows += [pair(n, f"yes {n}", f"no {n}") for n in ids]
+    assert figures(rows)[2] == pytest.approx((4 * 1.0 + 0.5) / 5)
+
+
 def test_too_few_rows_give_no_figures() -> None:
     assert measure_separation([pair(n, "a b", "a") for n in range(19)]) == {}
     assert measure_separation([pair(0, "a b", "a")] * 30) == {}

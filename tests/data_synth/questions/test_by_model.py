@@ -119,6 +119,7 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
         (question_reply(question="Which town does the passage name?"), judge_with("Tarn"), by_model.UNNAMED_REFERENCE),
         (question_reply(question="Where did they build it?"), judge_with("Tarn"), by_model.UNNAMED_REFERENCE),
         (question_reply(question="The town where it was built"), judge_with("Tarn"), by_model.NO_QUESTION_MARK),
+        (question_reply(question="Where was the Lantern built;"), judge_with("Tarn"), by_model.NO_QUESTION_MARK),
         (question_reply(answer="Tarn " * 31), judge_with("Tarn"), by_model.LONG_ANSWER),
         (question_reply(), judge_with("not in the documents"), by_model.UNANSWERED),
         (question_reply(), judge_with("the Marlow Yard [1]"), by_model.ANOTHER_ANSWER),
@@ -128,6 +129,12 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
 )
 def test_a_faulty_question_is_dropped_with_its_reason(reply: object, judge: ScriptedModel, why: str) -> None:
     assert ask(always(reply), judge) == [Dropped(why)]
+
+
+@pytest.mark.parametrize("text", ["Πού ναυπηγήθηκε το Lantern;", "Lantern 在哪里建造？", "أين بنيت Lantern؟"])
+def test_a_question_may_end_with_the_question_mark_of_its_script(text: str) -> None:
+    (row,) = ask(always(question_reply(question=text)), judge_with("Tarn"))
+    assert isinstance(row, QuestionRow) and row.text == text
 
 
 def test_a_question_about_a_sentence_quotes_it_and_has_its_answer_in_it() -> None:

@@ -229,6 +229,11 @@ def test_evaluation_can_read_the_rows(films: Index, tmp_path: Path) -> None:
     assert QUESTIONS.schema().names == list(question_to_json(rows[0]))
 
 
+def test_an_unknown_split_is_a_problem(films: Index) -> None:
+    row = replace(questions_of(films, seed=TOGETHER)[0], split="late")
+    assert question_problems(row) == ["split is 'late', expected one of train, dev, test"]
+
+
 def test_the_split_is_by_document_not_by_question(examples: Index) -> None:
     rows = with_one_hop(examples)
     splits: dict[str, set[str]] = {}

@@ -117,6 +117,13 @@ def test_the_error_about_a_failing_writer_shows_one_of_its_replies(index: Path, 
     assert not (tmp_path / "out" / "train.jsonl").exists()
 
 
+def test_the_same_number_of_hops_may_be_given_twice(index: Path) -> None:
+    model = ScriptedModel(lambda request: "no")
+    with pytest.raises(UserError, match="scripted wrote no usable question"):
+        run(index, "--hops", 1, "--hops", 1, "--writer", "w", "--preview", 1, model=model)
+    assert "\nSentence: " in model.requests[0].messages[-1].content, "the writer should be shown a sentence"
+
+
 def test_a_second_run_calls_no_model(index: Path, tmp_path: Path) -> None:
     def reply(request: CompletionRequest) -> str:
         if request.schema is None:

@@ -7,7 +7,7 @@ import pytest
 
 from data_synth.reading.made_tables import made_tables
 from data_synth.reading.reading_form import reading_problems
-from data_synth.reading.reading_rows import ReadingSettings, rows_of_sets
+from data_synth.reading.reading_rows import ImportSettings, rows_of_sets
 from data_synth.reading.sets import ReadingQuestion
 from data_synth.rows import ReadingRow
 from graph.answer.prompt import NOT_FOUND
@@ -51,6 +51,13 @@ def test_the_answer_of_a_cell_question_is_in_the_row_that_it_names() -> None:
         _, rows = table_of(TABLES.passages[question.gold_ids[0]])
         named = [row for row in rows if f"| {' | '.join(row)} |" == question.evidence[0]]
         assert len(named) == 1 and question.answers[0] in named[0] and named[0][0] in question.text
+
+
+def test_the_evidence_of_a_sentence_question_is_the_sentence_below_the_table() -> None:
+    for question in of_kind("sentence"):
+        passage = TABLES.passages[question.gold_ids[0]]
+        assert question.evidence[0] == passage.text.splitlines()[-1]
+        assert question.evidence[0].endswith(f" is {question.answers[0]}.") and "|" not in question.evidence[0]
 
 
 def test_a_question_that_another_document_may_answer_names_its_document() -> None:
@@ -119,7 +126,7 @@ def test_the_same_seed_makes_the_same_tables_and_another_seed_different_ones() -
 def test_rows_about_tables_come_after_those_of_the_sets(tmp_path: Path) -> None:
     """The prompt shows table rows as header–value pairs, and quoted answers quote these pairs."""
     write_set(root := tmp_path / "isles", isles())
-    settings = ReadingSettings(tables=40, changed=0.3, form="cited", seed=0)
+    settings = ImportSettings(tables=40, changed=0.3, form="cited", seed=0)
     rows = [row for row in rows_of_sets(root, settings) if isinstance(row, ReadingRow)]
     tables = [row for row in rows if row.id.startswith("tables:")]
     assert [row.id.startswith("tables:") for row in rows] == sorted(row.id.startswith("tables:") for row in rows)
@@ -127,7 +134,7 @@ def test_rows_about_tables_come_after_those_of_the_sets(tmp_path: Path) -> None:
     assert 0.1 < sum(row.completion == NOT_FOUND for row in tables) / len(tables) < 0.35
     for row in tables:
         assert "|---" not in row.prompt[1].content and "; " in row.prompt[1].content
-    quoted = ReadingSettings(tables=10, form="quoted", seed=0)
+    quoted = ImportSettings(tables=10, form="quoted", seed=0)
     answers = [
         row for row in rows_of_sets(root, quoted) if isinstance(row, ReadingRow) and row.id.startswith("tables:")
     ]

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from data_synth.dataset.validate import validate_file
-from data_synth.reading.reading_rows import set_of_index
-from graph.documents.questions import Question, Quote
+from data_synth.reading.reading_rows import NO_CONTEXT, ReadingSettings, reading_rows, set_of_index
+from data_synth.rows import Dropped
+from graph.documents.questions import Question, Quote, parse_question
 from graph.errors import UserError
 from graph.index.index import open_index
 from tests.commands import run
@@ -40,6 +41,21 @@ def test_gold_passages_contain_the_evidence_or_else_the_answer(hashed_isles: Pat
         set_of_index(open_index(hashed_isles), [Question("q4", "What?", ("x",), ("mars",))])
 
 
+def test_an_unanswerable_question_is_asked_over_the_passages_of_the_one_that_it_was_made_from(
+    hashed_isles: Path,
+) -> None:
+    source, passage, sentence = sentence_of(hashed_isles)
+    near = [{"id": source, "passage_id": passage, "quote": sentence}]
+    rows = [{"id": "q1", "question": "Who?", "near": near}, {"id": "q2", "question": "Where?"}]
+    found = set_of_index(open_index(hashed_isles), [parse_question(row, "") for row in rows])
+    assert passage in found.questions[0].context_ids and found.questions[0].gold_ids == ()
+    assert list(reading_rows(found, ReadingSettings())) == [Dropped(NO_CONTEXT)], "q2 names no document"
+    with pytest.raises(UserError, match="not in the index: 'mars'"):
+        set_of_index(open_index(hashed_isles), [Question("q", "Who?", (), near=(Quote("mars", sentence),))])
+    with pytest.raises(UserError, match="'near' is 'mars'"):
+        parse_question({"id": "q", "question": "Who?", "near": "mars"}, "line 1")
+
+
 def test_the_command_makes_rows_that_pass_validation(hashed_isles: Path, tmp_path: Path) -> None:
     source, _, sentence = sentence_of(hashed_isles)
     row = {
@@ -58,3 +74,5 @@ def test_the_command_makes_rows_that_pass_validation(hashed_isles: Path, tmp_pat
     assert done.exit_code == 0, done.output
     found = validate_file(tmp_path / "rows/train.jsonl")
     assert (found.form, found.rows, found.bad) == ("reading", 5, ())
+    with pytest.raises(UserError, match="unknown key 'tables'"):
+        raise run(*words, "--set", "tables=3").exception

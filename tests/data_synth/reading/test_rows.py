@@ -21,6 +21,7 @@ from data_synth.reading.reading_rows import (
     NO_SPAN,
     SURPLUS,
     Distractors,
+    ImportSettings,
     ReadingSettings,
     Share,
     contains_answer,
@@ -262,9 +263,9 @@ def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer
 
 def test_a_paired_question_is_answered_and_refused() -> None:
     """The same question is asked with passages that contain the answer and with others that lack it; the other rows are unchanged."""
-    assert make_rows(without_gold=0, paired=1.0, distractors=0) == make_rows(without_gold=0, distractors=0), (
-        "without distractors there are no passages for a refusal"
-    )
+    for share in (0, 0.5):
+        plain, paired = (make_rows(without_gold=share, paired=pairs, distractors=0) for pairs in (0, 1))
+        assert paired == plain, "without distractors there are no passages for a refusal"
     for seed in range(10):
         plain, paired = make_rows(seed, without_gold=0), make_rows(seed, without_gold=0, paired=1.0)
         assert paired[: len(plain)] == plain and len(paired) > len(plain)
@@ -356,16 +357,31 @@ def test_a_question_in_two_sets_is_used_once(tmp_path: Path) -> None:
         isles(), questions=(replace(QUESTIONS[0], id="x", text="when was the FERRY of Tarn built"), QUESTIONS[2])
     )
     write_set(tmp_path / "two", replace(again, questions=(again.questions[0], replace(QUESTIONS[3], text="Other?"))))
-    rows = rows_of_sets(tmp_path, ReadingSettings(sets={"one": Share(), "two": Share()}))
+    rows = rows_of_sets(tmp_path, ImportSettings(sets={"one": Share(), "two": Share()}))
     ids = [row.id for row in rows if isinstance(row, ReadingRow)]
     assert any(one.startswith("one:q0") for one in ids) and not any(one.startswith("two:x") for one in ids)
     assert any(one.startswith("two:q3") for one in ids)
+
+
+def test_sets_in_folders_of_the_same_name_are_refused(tmp_path: Path) -> None:
+    for parent in ("one", "two"):
+        write_set(tmp_path / parent / "isles", isles())
+    settings = ImportSettings(sets={"one/isles": Share(), "two/isles": Share()})
+    with pytest.raises(UserError, match="sets one/isles, two/isles: folders with the same name"):
+        list(rows_of_sets(tmp_path, settings))
+
+
+def test_a_repeated_id_in_a_set_is_reported(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "isles", replace(isles(), questions=(*QUESTIONS, replace(QUESTIONS[1], id="q0"))))
+    with pytest.raises(UserError, match=r"isles/questions\.jsonl: id 'q0' appears twice"):
+        read_set(folder)
 
 
 def test_the_command_writes_rows_that_pass_validation(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())
     words = ["data", "import", "reading", str(folder), "--out", str(tmp_path / "rows"), "--set", "distractors=2"]
     assert run(*words).exit_code == 0
+    assert "made by `modegraph data import reading`" in (tmp_path / "rows/README.md").read_text()
     found = validate_file(tmp_path / "rows/train.jsonl")
     assert found.form == READING.name and found.rows > 8 and not found.bad
     lines = (tmp_path / "rows/train.jsonl").read_text(encoding="utf-8").splitlines()

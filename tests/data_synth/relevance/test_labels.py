@@ -187,7 +187,7 @@ def test_bad_gold_sentences_are_reported(
 def test_documents_that_the_index_lacks_are_reported(tmp_path: Path) -> None:
     questions = read_gold_questions(write_rows(tmp_path / "questions.jsonl", NUMBERED))
     check_sources(questions, ["ada", "tarn"])
-    with pytest.raises(UserError, match="question 'q' names document 'tarn'"):
+    with pytest.raises(UserError, match="documents that are not in the index: 'tarn'"):
         check_sources(questions, ["ada"])
 
 

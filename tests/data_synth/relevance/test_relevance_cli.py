@@ -128,6 +128,18 @@ def test_beside_keeps_shared_propositions_of_the_same_split_if_questions_are_spl
     assert in_one & in_same and in_other and not in_one & in_other
 
 
+def test_a_question_in_two_splits_of_the_other_datasets_is_reported(
+    hashed_isles: Path, questions: Path, tmp_path: Path
+) -> None:
+    for split in ("train", "test"):
+        rows = write_rows(tmp_path / "other.jsonl", {**QUESTIONS[0], "split": split})
+        assert run(hashed_isles, rows, "--out", tmp_path / split).exit_code == 0
+    beside = ("--beside", tmp_path / "train", "--beside", tmp_path / "test")
+    result = run(hashed_isles, questions, "--out", tmp_path / "out", *beside)
+    message = "question 'Where was Ada Marlow born?', which is in train of another folder"
+    assert isinstance(result.exception, UserError) and message in str(result.exception)
+
+
 def test_beside_needs_a_folder_with_a_dataset(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
     result = run(hashed_isles, questions, "--out", tmp_path / "out", "--beside", tmp_path / "nowhere")
     assert isinstance(result.exception, UserError) and "nowhere: no dataset" in str(result.exception)

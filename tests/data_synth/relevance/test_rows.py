@@ -28,11 +28,10 @@ from graph.documents.questions import SPLITS, Question, Quote
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.learned.light import FEATURES, QuestionView, features_of, view_of
-from graph.retrieve.parts.query import Query
 from graph.types import Completion, CompletionRequest
 from tests.corpora import ISLES
 from tests.fakes import ScriptedModel
-from tests.graph.hashed import build
+from tests.graph.hashed import build, query_of
 
 BORN = GoldQuestion(
     Question(
@@ -79,7 +78,7 @@ def test_the_gold_sentence_is_relevant_and_its_neighbours_are_not(index: Index) 
 def test_the_features_of_rows_equal_those_at_query_time(index: Index) -> None:
     rows, _ = split_rows(relevance_rows(index, [BORN], all_in(index, "train", BORN), 3))
     place = {proposition: row for row, proposition in enumerate(index.data.proposition_ids)}
-    query = Query(BORN.question.text, index.encode_queries([BORN.question.text])[0])
+    query = query_of(index, BORN.question.text)
     candidates = np.array([place[row.proposition_id] for row in rows])
     expected = features_of(index, query, view_of(index, query), candidates)
     assert np.allclose([row.features for row in rows], expected, atol=1e-5)

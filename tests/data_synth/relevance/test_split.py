@@ -12,6 +12,7 @@ from data_synth.relevance.relevance_form import GoldQuestion, RelevanceRow
 from data_synth.relevance.relevance_rows import relevance_rows
 from data_synth.relevance.split import (
     Split,
+    exclude_overlap,
     group_questions,
     make_split,
     split_documents,
@@ -96,6 +97,15 @@ def test_a_proposition_found_in_two_splits_belongs_to_none(harbours: Index) -> N
     assert by_text[SHARED] == -1
     assert by_text["The pier of Haven1 was built by Mason1 in 1801."] == 2
     assert by_text["The pier of Haven2 was built by Mason2 in 1802."] == 0
+
+
+def test_a_proposition_in_several_splits_of_other_datasets_is_left_out_or_stays_anywhere(harbours: Index) -> None:
+    first, second, third, *_ = harbours.data.proposition_ids
+    earlier = {first: {"train", "test"}, second: {"train"}, third: {"test"}}
+    for present, expected in ((0, [-1, 0, -1]), (-2, [-2, 0, 2])):
+        split = Split({}, np.full(len(harbours.data.proposition_ids), present))
+        found = exclude_overlap(split, harbours, earlier).propositions_N
+        assert found[:3].tolist() == expected and set(found[3:].tolist()) == {present}
 
 
 def test_questions_with_a_common_gold_document_stay_together() -> None:

@@ -53,7 +53,10 @@ def test_the_report_agrees_with_the_answers(report_folder):
         assert all(answer["tokens"] <= 6 for answer in by_policy)
 
 
-def test_answers_only_gives_the_same_answers_and_scores_no_pair(world, report_folder, tmp_path):
+def test_answers_only_gives_the_same_answers_scores_no_pair_and_replaces_an_earlier_report(
+    world, report_folder, tmp_path
+):
+    shutil.copytree(report_folder, tmp_path / "out")
     words = ["compare", "--runs", str(world.ms), str(world.dpo), str(world.sft), "--data", str(world.data)]
     words += ["--out", str(tmp_path / "out"), "--max-answer-tokens", "6", "--answers-only"]
     done = run(*words)

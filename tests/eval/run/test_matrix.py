@@ -158,6 +158,10 @@ def test_the_report_names_the_version_of_the_code_and_the_settings(home, monkeyp
         ({"task": {}}, r"config.yaml: unknown key 'task'\. Did you mean 'tasks"),
         ({"retrievers": {"x": {"mode": "walks"}}}, r"retrievers.x.mode = 'walks'"),
         ({"retrievers": {"none": None}}, r"retrievers.none: no retrieval and no model"),
+        (
+            {"retrievers": {"a": {}, "a + b": {}}, "indexes": {"": {}, "b": {}}},
+            r"two systems are named 'a \+ b'\. Expected different names, .*\. Rename one of these parts",
+        ),
         ({"indexes": {"x": {"layer": 1}}}, r"indexes.x: unknown key 'layer'\. Did you mean 'layers'\?"),
         ({"tasks": {"x": {"task": "exampels", "source": "."}}}, r"task 'exampels'\. Did you mean 'examples'\?"),
         ({"tasks": {"x": {"task": "examples", "source": "nowhere"}}}, r"examples: .*nowhere does not exist"),
@@ -176,16 +180,14 @@ def test_a_wrong_configuration_is_refused_with_an_error_that_names_the_mistake(h
 
 def test_a_missing_field_of_a_question_is_reported_with_its_line(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0], {"id": "2", "answers": ["x"]}])
-    with pytest.raises(
-        UserError, match=r"questions.jsonl line 2, this row: 'question' is None\. Expected a non-empty string"
-    ):
+    with pytest.raises(UserError, match=r"questions.jsonl line 2: 'question' is None\. Expected a non-empty string"):
         run(home)
 
 
 def test_gold_documents_that_are_not_indexed_are_reported(home):
     write_jsonl(home / "questions.jsonl", [QUESTIONS[0] | {"gold_ids": ["titanic"]}])
     done, _, _ = run(home)
-    assert "gold documents that are not in the index: 'titanic'" in done.json["failures"][0]["problem"]
+    assert "documents that are not in the index: 'titanic'" in done.json["failures"][0]["problem"]
 
 
 def test_a_metric_value_that_is_not_finite_stops_the_report(home, monkeypatch):
@@ -212,6 +214,8 @@ def test_data_on_the_command_line_is_relative_to_the_working_directory(home, mon
     with pytest.raises(UserError, match="does not exist"):
         run(home)
     assert not run(home, overrides=["data=elsewhere"])[0].failed
+    monkeypatch.setenv("HOME", str(home))
+    assert not run(home, overrides=["data=~/elsewhere"])[0].failed
 
 
 def test_a_finished_index_is_used_unchanged(home):
@@ -272,7 +276,7 @@ def test_a_run_that_is_clearly_better_is_reported_as_better(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({**ROW, "id": "2"}, r"2 questions are in only one of the two runs, A and B; the first, '1', is not in B"),
+        ({**ROW, "id": "2"}, r"2 questions are in only one of A and B; the first, '1', is not in B"),
         ({**ROW, "question": "When?"}, r"question '1' is 'Who\?' in A and 'When\?' in B"),
         ({**ROW, "task": "u"}, r"have no task, system and metric in common"),
         ({**ROW, "value": float("nan")}, r"values.jsonl line 1: 'value' is nan\. Expected a number or null"),

@@ -32,5 +32,6 @@ def test_replayed_calls_count_with_their_original_tokens_and_time(home):
     few, many = found["few"], found["many"]
     assert few["calls"] == many["calls"] > 3 and few["tokens"] == many["tokens"]
     assert min(few["seconds"], many["seconds"]) > few["calls"] * PAUSE_S
-    assert many["replayed"] == 3 * many["calls"] and 0 < few["replayed"] < 3 * few["calls"]
+    assert many["replayed"] == 3 * many["calls"]
+    assert 0 < few["replayed"] < few["calls"], "the first system should replay only calls that its questions share"
     assert "answered from the ledger; their cost is that of the original calls" in (home / "out/report.md").read_text()

@@ -1,6 +1,11 @@
 """How differences between a server and a run are judged, on made-up figures; and `serve check` as a command next to `serve INDEX`."""
 
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -15,6 +20,7 @@ from eval.server_parity.faults import (
     template_fault,
 )
 from graph.errors import UserError
+from graph.types import Message
 from tests.commands import run
 from tests.eval.conftest import World
 from tests.train.adapters import random_adapter
@@ -111,6 +117,42 @@ def test_only_a_server_can_be_checked(spec: str) -> None:
 def test_an_unreachable_server_is_reported() -> None:
     with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/v1: no answer .*Start it"):
         Server("http://127.0.0.1:9/v1").parents()
+
+
+@contextmanager
+def server_that_answers(answer: object) -> Iterator[Server]:
+    """A server that gives every request the same answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        do_POST = do_GET
+
+        def log_message(self, *args: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
+        yield Server(f"http://127.0.0.1:{http.server_port}/v1")
+        http.shutdown()
+
+
+@pytest.mark.parametrize("answer", [{"data": [{"name": "tiny"}]}, {"data": ["tiny"]}, {"data": 5}, ["tiny"], []])
+def test_an_unexpected_list_of_models_is_reported(answer: object) -> None:
+    with server_that_answers(answer) as server, pytest.raises(UserError, match=r"/v1: not a .*Fix the URL"):
+        server.parents()
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"choices": ["Hanne"]}, {"choices": [{"message": "Hanne"}]}, {"choices": [{"logprobs": 1}]}, []]
+)
+def test_an_unexpected_completion_is_reported(answer: object) -> None:
+    with server_that_answers(answer) as server, pytest.raises(UserError, match=r"/v1: not a .*Fix the URL"):
+        server.greedy("tiny", [Message("user", "Who?")], 4, None)
 
 
 def test_serve_check_and_serve_are_both_commands() -> None:

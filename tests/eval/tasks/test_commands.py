@@ -53,6 +53,18 @@ def test_a_task_is_written_in_the_layout_of_modegraph(files):
     assert [q.id for q in read_questions(files / "own" / "questions.jsonl")] == ["1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--source", "data"), r"--source without TASK\. Expected the task that the data belong to\. Name the task"),
+        (("examples", "--out", "own"), r"--out without --source\. Expected the data to write\. Add --source"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(options, message):
+    with pytest.raises(UserError, match=message):
+        raise run("tasks", *options).exception
+
+
 def score(files, name, *more):
     return run("score", "examples", "--source", files, "--predictions", files / name, *more)
 

@@ -9,10 +9,15 @@ import pytest
 from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, repair_index, verify_index
 from graph.errors import UserError
+from graph.explain import ranks_in_modes
 from graph.index.index import Index, open_index
+from graph.retrieve.hops import hop_features
+from graph.retrieve.hops.hop_features import HOP_FEATURES, hop_rows
+from graph.retrieve.hops.mode import search_hops
+from graph.retrieve.hops.trained_hop import save_hop
 from graph.retrieve.parts import passage_scores
 from graph.retrieve.parts.passage_scores import NOT_SCORED, score_alone
-from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
 from graph.store.arrays import load_arrays
@@ -22,9 +27,10 @@ from graph.store.manifest import read_manifest
 from graph.types import Document, Evidence
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
-from tests.graph.hashed import encoder
+from tests.graph.damage import cut, flip
+from tests.graph.hashed import encoder, query_of
+from tests.graph.retrieve.hops.test_hop import stump
 from tests.graph.same import assert_same_index
-from tests.graph.store.test_ann import cut, flip
 
 GUILDS = guild_documents()
 QUESTION = "Who did Member Netmakers3 teach in the Saltboilers Guild in 1705?"
@@ -170,7 +176,7 @@ def test_neither_deleted_documents_nor_those_outside_a_filter_are_found(
 def test_candidate_passages_score_as_in_an_exact_search(
     ann_index: Index, exact_index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    query = Query(QUESTION, ann_index.encode_queries([QUESTION])[0])
+    query = query_of(ann_index, QUESTION)
     monkeypatch.setattr(passage_scores, "BM25_CANDIDATES", 3)
     monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
     some, every = score_alone(ann_index, query), score_alone(exact_index, query, score_all=True)
@@ -186,6 +192,52 @@ def test_candidate_passages_score_as_in_an_exact_search(
     assert np.allclose(some.own_P, every.own_P, atol=1e-5) and np.allclose(some.scores_N, every.scores_N, atol=1e-5)
     all_at_once = score_alone(ann_index, query, score_all=True)
     assert np.allclose(all_at_once.own_P, every.own_P, atol=1e-5)
+
+
+@pytest.fixture
+def four_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An ANN index returns the first four passages; none are added for their words."""
+    monkeypatch.setattr(passage_scores, "BM25_CANDIDATES", 0)
+    monkeypatch.setattr("graph.store.vectors.Vectors.candidates", lambda self, query_QD, count: [np.arange(4)])
+
+
+@pytest.mark.usefixtures("four_candidates")
+@pytest.mark.parametrize("trained", [False, True])
+def test_hops_ranks_only_passages_that_were_scored(
+    ann_index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trained: bool
+) -> None:
+    monkeypatch.setattr(hop_features, "POOL", 3)
+    save_hop(tmp_path, stump("own", 0.5, ann_index.encoder_source.fingerprint))
+    selector = f"{tmp_path}/" if trained else "none"
+    settings = RetrieveSettings(mode="hops", top_k=40, selector=selector)
+    question = "Whom did Kelpburners2 teach?"
+    found = retrieve(ann_index, question, settings).passages
+    assert 4 <= len(found) < 40 and all(np.isfinite(each.score) and each.score != 0 for each in found)
+    missing = set(ann_index.data.passage_ids) - {each.item.id for each in found}
+    rank, _ = next(ranks_in_modes(ann_index, question, min(missing), settings.model_copy(update={"top_k": 3})))
+    assert (rank.rank, rank.score, rank.ranked) == (None, None, len(found))
+
+
+@pytest.mark.usefixtures("four_candidates")
+def test_a_candidate_of_the_trained_hop_that_was_not_scored_before_has_the_features_of_an_exact_search(
+    ann_index: Index, exact_index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hop_features, "POOL", 3)
+    monkeypatch.setattr(hop_features, "BRIDGES", 3)
+    query = query_of(ann_index, QUESTION)
+    search = search_hops(ann_index, query)
+    before = search.alone.own_P.copy()
+    rows = hop_rows(ann_index, query, search.alone, search.reached_P)
+    new_C = before[rows.candidates_C] == NOT_SCORED
+    assert new_C.any() and not new_C[:3].any()
+    reached_X = rows.features_XF[:, HOP_FEATURES.index("reached")]
+    own_P = score_alone(exact_index, query, score_all=True).own_P
+    assert np.allclose(
+        reached_X[new_C[rows.candidate_X]],
+        own_P[rows.candidates_C[rows.candidate_X]][new_C[rows.candidate_X]],
+        atol=1e-5,
+    )
+    assert np.isfinite(rows.features_XF).all()
 
 
 def test_links_lead_to_passages_that_were_not_candidates(

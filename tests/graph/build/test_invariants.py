@@ -102,8 +102,8 @@ def assert_same(a: Contents, b: Contents) -> None:
     assert a.checksums == b.checksums
 
 
-def put(folder: Path, documents: Sequence[Document]) -> None:
-    build_index(folder, documents, SETTINGS, lambda spec: HashEncoder())
+def put(folder: Path, documents: Sequence[Document], settings: IndexSettings = SETTINGS) -> None:
+    build_index(folder, documents, settings, lambda spec: HashEncoder())
 
 
 def delete(folder: Path, sources: Sequence[str]) -> None:
@@ -167,6 +167,19 @@ changes = (
 )
 steps = st.lists(st.tuples(st.sampled_from("abc"), st.none() | changes), min_size=2, max_size=5)
 """Edits of an index, in order: a source and the fields of its document that change, or None to delete it."""
+Step = tuple[str, dict[str, Any] | None]
+
+
+def edit(folder: Path, start: list[Document], steps: list[Step], settings: IndexSettings = SETTINGS) -> list[Document]:
+    """Make the edits one by one in an index of `start`; return the documents that it then has."""
+    current = {document.source: document for document in start}
+    for source, change in steps:
+        if change is not None:
+            current[source] = replace(current.get(source, Document(source, "", "It is so.")), **change)
+            put(folder, [current[source]], settings)
+        elif current.pop(source, None) is not None:
+            delete(folder, [source])
+    return list(current.values())
 
 
 @pytest.mark.long
@@ -179,18 +192,12 @@ def test_a_build_from_scratch_equals_incremental_edits(examples: int, tmp_path_f
         steps=[("a", {"text": SENTENCES[2]}), ("a", {"metadata": {"year": 1911}}), ("b", {"title": "Tarn"})],
         patches=True,
     )
-    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], patches: bool) -> None:
+    def holds(start: list[Document], steps: list[Step], patches: bool) -> None:
         folder = tmp_path_factory.mktemp("invariant")
-        current = {document.source: document for document in start}
         put(folder / "grown", start)
         with edits_as_patches() if patches else nullcontext():
-            for source, change in steps:
-                if change is not None:
-                    current[source] = replace(current.get(source, Document(source, "", "It is so.")), **change)
-                    put(folder / "grown", [current[source]])
-                elif current.pop(source, None) is not None:
-                    delete(folder / "grown", [source])
-        put(folder / "scratch", list(current.values()))
+            current = edit(folder / "grown", start, steps)
+        put(folder / "scratch", current)
         assert_same(contents_of(folder / "scratch"), contents_of(folder / "grown"))
 
     holds()
@@ -205,21 +212,15 @@ def test_a_build_from_scratch_equals_edits_that_keep_communities_after_compactio
 
     @settings(max_examples=examples)
     @given(start=corpora(min_size=2, sources="abc"), steps=steps, patches=st.booleans())
-    def holds(start: list[Document], steps: list[tuple[str, dict[str, Any] | None]], patches: bool) -> None:
+    def holds(start: list[Document], steps: list[Step], patches: bool) -> None:
         folder = tmp_path_factory.mktemp("invariant")
         later = SETTINGS.model_copy(update={"layers_on_edit": "later"})
-        current = {document.source: document for document in start}
         with pytest.MonkeyPatch.context() as patch, edits_as_patches() if patches else nullcontext():
             patch.setattr(graph.build.build, "MAX_CHANGED_SHARE", 1e9)
-            build_index(folder / "grown", start, later, lambda spec: HashEncoder())
-            for source, change in steps:
-                if change is not None:
-                    current[source] = replace(current.get(source, Document(source, "", "It is so.")), **change)
-                    build_index(folder / "grown", [current[source]], later, lambda spec: HashEncoder())
-                elif current.pop(source, None) is not None:
-                    delete(folder / "grown", [source])
+            put(folder / "grown", start, later)
+            current = edit(folder / "grown", start, steps, later)
         compact_index(folder / "grown", lambda spec: HashEncoder())
-        put(folder / "scratch", list(current.values()))
+        put(folder / "scratch", current)
         assert_same(contents_of(folder / "scratch"), contents_of(folder / "grown"))
 
     holds()

@@ -25,6 +25,7 @@ from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
+from tests.graph.damage import flip, flipped
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
@@ -44,15 +45,6 @@ def index(place: Place, tmp_path: Path) -> Path:
     """An index in SQLite or PostgreSQL, as `place` chooses."""
     build_index(tmp_path / "i", ISLES, SETTINGS, encoder)
     return tmp_path / "i"
-
-
-def test_delete_undoes_insert(index: Path) -> None:
-    before, rows = load_arrays(index, IndexData), index_status(index).rows
-    build_index(index, [EXTRA], SETTINGS, encoder)
-    assert len(load_arrays(index, IndexData).document_sources) == len(ISLES) + 1
-    delete_documents(index, ["gull"], encoder)
-    assert_same_index(before, load_arrays(index, IndexData))
-    assert index_status(index).rows == rows
 
 
 def test_a_shared_proposition_stays_until_its_last_occurrence_is_deleted(tmp_path: Path, place: Place) -> None:
@@ -82,9 +74,7 @@ def test_a_flipped_bit_or_a_missing_last_byte_in_any_file_is_reported_with_its_n
     for file in files:
         data = file.read_bytes()
         for offset in {0, len(data) // 2, len(data) - 1}:
-            flipped = bytearray(data)
-            flipped[offset] ^= 0x10
-            file.write_bytes(flipped)
+            file.write_bytes(flipped(data, offset))
             assert file.name in [Path(found.file).name for found in verify_index(sqlite_index)], (
                 f"verify does not report {file} with a flipped bit at {offset}"
             )
@@ -112,10 +102,7 @@ def test_repair_restores_the_arrays_and_keeps_sound_vectors(index: Path, name: s
 
 
 def test_repair_refuses_a_damaged_database(sqlite_index: Path) -> None:
-    file = sqlite_index / "index.sqlite"
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    flip(sqlite_index / "index.sqlite")
     with pytest.raises(UserError, match=r"index\.sqlite: its contents have changed since the last run"):
         repair_index(sqlite_index, encoder)
 

@@ -18,6 +18,7 @@ from graph.store.manifest import read_manifest
 from graph.types import Document
 from tests.corpora import guild_documents
 from tests.graph.build.patches import edits_as_patches
+from tests.graph.damage import flip
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 
@@ -132,10 +133,7 @@ def test_a_damaged_file_is_reported_and_repaired(index: Path, where: str) -> Non
         "base": f"{manifest.base.arrays}/passage_texts.data.npy",
         "patch": f"{manifest.arrays}/passage_texts.moved.npz",
     }
-    file = index / name[where]
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 0x10
-    file.write_bytes(data)
+    flip(index / name[where])
     assert [found.file for found in verify_index(index)] == [name[where]]
     if where == "patch":
         with pytest.raises(UserError, match=r"passage_texts\.moved\.npz: its contents have changed"):

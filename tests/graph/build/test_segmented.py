@@ -31,9 +31,9 @@ from graph.types import Document
 from tests.corpora import guild_documents
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
+from tests.graph.damage import cut, flip
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
-from tests.graph.store.test_ann import cut, flip
 
 SETTINGS = IndexSettings(min_similarity=0.2, neighbours=3, merge_factor=4)
 GUILDS = guild_documents()

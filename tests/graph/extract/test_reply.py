@@ -153,6 +153,16 @@ def test_a_proposition_that_copies_the_passage_is_split_into_sentences() -> None
     assert [each.text for each in read_reply(reply(two), PASSAGE)[0]] == [two["text"]]
 
 
+def test_a_cut_proposition_of_few_sentences_loses_the_sentence_that_was_cut() -> None:
+    cut = proposition("It rains.\n- Ada Marlow built her in 1911.\n- The file ends".ljust(500, "s"), ["Ada Marlow"])
+    (occurrence,), dropped = read_reply(reply(cut), PASSAGE)
+    assert (occurrence.text, occurrence.entities) == ("It rains. - Ada Marlow built her in 1911.", ("Ada Marlow",))
+    assert dropped == 0
+    one_word = proposition("Ada Marlow built her in 1911 ".ljust(500, "1"))
+    (occurrence,), dropped = read_reply(reply(proposition("It rains."), one_word), PASSAGE)
+    assert occurrence.text == "It rains." and dropped == 1
+
+
 def test_a_truncated_reply_is_used_only_if_it_repeats_itself_and_only_up_to_the_repetition() -> None:
     looped = reply(*[proposition("It rains."), proposition("Ada Marlow built her in 1911.")] * 3, proposition("It"))
     whole = Reply.model_validate_json(reply(proposition("It rains."), proposition("It snows."), proposition("It")))
@@ -170,4 +180,5 @@ def test_a_proposition_is_requested_for_each_sentence_of_the_passage() -> None:
         return int(schema["properties"]["propositions"]["minItems"])
 
     assert min_items("# Ferries") == 0 and min_items("# Ferries\n\nIt rains. It snows.\n\n| a | b |") == 2
+    assert min_items("यह गाँव है। वह शहर है।") == min_items("هل هذه قرية؟ یہ گاؤں ہے۔") == 2
     assert min_items("It rains. " * 99) == MAX_PROPOSITIONS

@@ -1,5 +1,7 @@
 """The mode `hierarchy` on selected layers: the full ranking without the other layers, and an error for a layer that does not exist."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import settings as given_settings
@@ -74,6 +76,11 @@ def test_a_layer_that_does_not_exist_is_reported(layered_index: Index) -> None:
     only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"]}
     with pytest.raises(UserError, match=r"layers = \[2\]: layer 2 has no nodes"):
         retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only))
+
+
+def test_in_an_empty_index_any_layer_is_empty(tmp_path: Path) -> None:
+    empty = build(tmp_path / "empty", [])
+    assert not ask(empty, [0], 5).passages and not ask(empty, [2], 5).summaries
 
 
 @pytest.mark.parametrize("layers", [[-1], ["low"], 1])

@@ -108,6 +108,7 @@ def test_summaries_that_the_model_fails_to_write_are_replaced_by_sentences_of_th
         ("It burned. It sank.", "It burned. It sank."),
         ("The yard built fer", ""),
         ("造船所は燃えた。1911年に", "造船所は燃えた。"),
+        ("यह गाँव है। वह शहर है।", "यह गाँव है। वह शहर है।"),
         ("<think>The yard. It bu", ""),
     ],
 )

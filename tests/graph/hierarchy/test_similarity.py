@@ -17,8 +17,8 @@ from graph.store.columns.row_map import RowMap
 from graph.store.vectors import Vectors
 
 
-def vectors(count: int, seed: int, dimensions: int = 8) -> np.ndarray:
-    return unit_rows(np.random.default_rng(seed).normal(size=(count, dimensions)).astype(np.float32))
+def vectors(count: int, seed: int) -> np.ndarray:
+    return unit_rows(np.random.default_rng(seed).normal(size=(count, 8)).astype(np.float32))
 
 
 @given(st.integers(2, 40), st.integers(0, 10_000), st.integers(1, 6), st.sampled_from([0.0, 0.3]))
@@ -173,9 +173,9 @@ def test_a_new_node_joins_the_community_with_the_largest_sum_of_edge_weights_and
     )
 
 
-def vectors_in_groups(count: int, dimensions: int, seed: int = 0) -> np.ndarray:
+def vectors_in_groups(count: int, dimensions: int) -> np.ndarray:
     """Vectors in groups of about ten similar ones, like texts about the same subject."""
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     middles = random.normal(size=(count // 10, dimensions))
     around = random.normal(size=(count, dimensions))
     return unit_rows((middles[random.integers(len(middles), size=count)] + 0.6 * around).astype(np.float32))

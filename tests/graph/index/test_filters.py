@@ -37,7 +37,21 @@ YEARS = {"lantern": 1911, "marlow": 1880, "ada": 1931, "bread": 2001}
     [
         ("year>=1990", 1990, True),
         ("year>1990", 1990, False),
-        ("year=1990", "1990.0", True),
+        ("year=1990", 1990.0, True),
+        ("year=1990", "1990.0", False),
+        ("id=7", "007", False),
+        ("id!=7", "007", True),
+        ("id=1e3", "1000", False),
+        ("id=1_0", "10", False),
+        ("id=1_0", 10, False),
+        ("id=9007199254740993", 9007199254740992, False),
+        ("id=19*", 1990, True),
+        ("size>=.5", 0.5, True),
+        ("size=1e-05", 1e-5, True),
+        ("size<1e999999999999999999999", "2", False),
+        ("size>=9", float("nan"), False),
+        ("size!=9", float("nan"), True),
+        ("level<=2", "10", False),
         ("when<2020-05", "2020-04-30", True),
         ("lang=EN", "en", True),
         ("lang!=en", "de", True),
@@ -159,6 +173,10 @@ def test_a_filtered_index_shares_the_memory_of_contiguous_rows_and_counts_its_ot
     before = part.extra_bytes(index.data)
     assert before >= part.data.proposition_vectors_ND.nbytes
     assert part.bipartite_chain.pull_VV.nnz and part.extra_bytes(index.data) > before
+    before = part.extra_bytes(index.data)
+    (everywhere, *_) = np.flatnonzero(np.diff(part.data.term_count_WP.indptr) == len(part.data.passage_ids)).tolist()
+    scores_P = part.term_scores.sum([everywhere, everywhere])
+    assert scores_P.all() and part.extra_bytes(index.data) == before + scores_P.nbytes
 
 
 def test_a_folder_may_be_given_as_a_string(tmp_path: Path) -> None:

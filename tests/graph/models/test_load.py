@@ -14,17 +14,11 @@ from transformers import AutoModelForCausalLM
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines.hf_open import open_hf
-from tests.tiny_models import write_tiny_llama
 from train.model.load import load_policy
 
 WEIGHTS = "model.safetensors"
 LAYER = "model.layers.1.mlp.up_proj.weight"
 Damage = Callable[[Path], object]
-
-
-@pytest.fixture(scope="module")
-def intact_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_llama(tmp_path_factory.mktemp("models") / "intact_model")
 
 
 @pytest.fixture(scope="module")

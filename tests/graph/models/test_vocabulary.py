@@ -12,15 +12,10 @@ from graph.errors import UserError
 from graph.models.load import vocabulary_rows
 from graph.types import CompletionRequest, Message
 from serve.engines.hf_open import open_hf
-from tests.tiny_models import CONTROL_TOKENS, write_tiny_llama
+from tests.tiny_models import CONTROL_TOKENS
 from train.model.load import load_policy
 
 END = "<|fin|>"
-
-
-@pytest.fixture(scope="module")
-def intact_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_tiny_llama(tmp_path_factory.mktemp("models") / "intact_model")
 
 
 def end_turns_with_a_new_token(tokenizer: Any) -> None:

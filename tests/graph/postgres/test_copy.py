@@ -25,6 +25,7 @@ from modegraph.cli import build_app
 from serve.ledger import Ledger
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder, ScriptedModel
+from tests.graph.damage import flip
 from tests.graph.hashed import encoder
 
 RUNNER = CliRunner()
@@ -170,9 +171,7 @@ def test_a_source_with_a_nul_character_is_reported_and_nothing_is_copied(tmp_pat
 
 
 def test_a_damaged_index_is_not_copied(folder: Path, database: str) -> None:
-    data = bytearray((folder / SQLITE_FILE).read_bytes())
-    data[-100] ^= 1
-    (folder / SQLITE_FILE).write_bytes(bytes(data))
+    flip(folder / SQLITE_FILE, -100)
     assert "its contents have changed since the last run" in refusal(lambda: copy_to_database(folder, database))
 
 

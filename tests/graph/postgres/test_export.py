@@ -38,7 +38,8 @@ DOCUMENT_WITH_NUL = Document(
 def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("export") / "index"
     settings = IndexSettings(min_similarity=0.1, min_synonym_similarity=0.3)
-    build_index(folder, [*ISLES, DOCUMENT_WITH_NUL], settings, lambda spec: HashEncoder())
+    other = replace(DOCUMENT_WITH_NUL, source="odd\ufffd0;source")
+    build_index(folder, [*ISLES, DOCUMENT_WITH_NUL, other], settings, lambda spec: HashEncoder())
     return open_index(folder, lambda spec: HashEncoder())
 
 
@@ -89,7 +90,7 @@ def check_value(table: str, column: str, value: Any, found: Any) -> None:
         assert found == {"a": "x\ufffd", "b": ["\\u0000", 3]} or found == json.loads(value) == {}
     elif column in ("id", "source", "target", "proposition", "passage"):
         key = value.partition(":")[2] if table == "edges" else value
-        assert found == key.replace("\0", "\ufffd0;")
+        assert found == key.replace("\ufffd", "\ufffdfffd;").replace("\0", "\ufffd0;")
     else:
         assert found == (value.replace("\0", "\ufffd") if isinstance(value, str) else value)
 
@@ -107,11 +108,12 @@ def test_texts_sort_by_bytes_and_vectors_have_hnsw_indexes(index: Index, databas
 def test_a_later_export_replaces_the_previous_one_and_nothing_else(index: Index, database: str) -> None:
     export_index(index, database)
     export_index(index, database, "other")
+    export_index(index, database, "modegraph_partial")
     fewer = large_index(index, 3, 20, 10)
     assert export_index(fewer, database).rows["passages"] == 20
     assert rows(database, "SELECT count(*) FROM modegraph.passages") == [(20,)]
     assert rows(database, "SELECT count(*) FROM other.passages") == [(len(index.data.passage_ids),)]
-    assert schemas(database) == {"modegraph", "other"}
+    assert schemas(database) == {"modegraph", "other", "modegraph_partial"}
 
 
 def test_an_index_without_propositions_is_exported(database: str, tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from graph.index.filters import parse_condition
 from graph.index.index import Index
 from graph.index.normalised_similarity import usual_cosine
 from graph.retrieve.absence import COEFFICIENTS_F, absence, absence_features, share_of, word_weights
-from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve, retrieve_many
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS, stem
 from graph.types import Document, Evidence
 from tests.corpora import ISLES
-from tests.graph.hashed import build
+from tests.graph.hashed import build, query_of
 from tests.graph.index.test_normalised_similarity import AnisotropicEncoder
 
 COVERED = (
@@ -96,9 +96,8 @@ def test_other_modes_distinguish_covered_from_uncovered_questions(isles: Index, 
 def test_features_equal_a_slow_reference(isles: Index) -> None:
     for question in (*COVERED, *UNCOVERED):
         evidence = retrieve(isles, question, RetrieveSettings(mode="hops", top_k=3))
-        vector_D = isles.encode_queries([question])[0]
         found = [each.item for each in evidence.passages]
-        assert absence_features(isles, Query(question, vector_D), found) == pytest.approx(
+        assert absence_features(isles, query_of(isles, question), found) == pytest.approx(
             slow_features(isles, question, evidence)
         )
 
@@ -153,7 +152,7 @@ def test_a_word_that_no_passage_contains_has_the_greatest_weight(isles: Index) -
 def test_without_content_words_the_shares_are_1_and_without_passages_the_best_share_and_the_similarity_are_0(
     isles: Index,
 ) -> None:
-    query = Query("Who is she?", isles.encode_queries(["Who is she?"])[0])
+    query = query_of(isles, "Who is she?")
     assert absence_features(isles, query, [isles.passage(0)])[:2].tolist() == [1, 1]
     assert absence_features(isles, query, []).tolist() == [0, 1, 0]
 

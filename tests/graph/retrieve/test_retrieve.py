@@ -1,22 +1,12 @@
-"""Retrieval with a real encoder: order, provenance and layers; ties, and an empty question."""
+"""Retrieval with a real encoder: order, provenance and layers; an empty question."""
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from graph.answer.context import build_context
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
-from graph.retrieve.parts.ranking import top_rows
 from graph.retrieve.retrieve import retrieve
-
-
-@given(st.lists(st.sampled_from([0.1, 0.2, 0.3, 0.3, 0.9]), max_size=30), st.integers(0, 40))
-def test_top_rows_equals_a_stable_sort(scores: list[float], count: int) -> None:
-    expected = sorted(range(len(scores)), key=lambda row: (-scores[row], row))[:count]
-    assert top_rows(np.array(scores, np.float32), count).tolist() == expected
 
 
 def test_dense_ranks_by_cosine(isles: Index) -> None:

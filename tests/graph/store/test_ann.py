@@ -21,6 +21,7 @@ from graph.store.columns.row_map import RowMap
 from graph.store.float16 import as_float32, product
 from graph.store.index_settings import VectorType
 from graph.store.vectors import Vectors
+from tests.graph.damage import cut, flip
 
 DIMENSIONS = 24
 DTYPES: tuple[VectorType, ...] = ("float32", "float16")
@@ -155,16 +156,6 @@ def test_the_same_vectors_give_the_same_file(tmp_path: Path) -> None:
     first, again = (build_ann(tmp_path, "v-0.segment", clustered_vectors(500)) for _ in range(2))
     assert first == again and [file.name for file in tmp_path.iterdir()] == [first.file.name]
     assert build_ann(tmp_path, "v-0.segment", clustered_vectors(501)).file != first.file
-
-
-def flip(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 4
-    file.write_bytes(data)
-
-
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-9])
 
 
 @pytest.mark.parametrize("damage", [flip, cut, Path.unlink])

@@ -21,6 +21,7 @@ from graph.types import CompletionRequest, Document, Message
 from modegraph.cli import open_model
 from serve.ledger import Ledger
 from tests.fakes import ChatServer, ScriptedModel, chat_server, extraction_reply
+from tests.graph.damage import flipped
 from tests.graph.hashed import encoder
 from tests.places import ROOT
 
@@ -53,10 +54,6 @@ def calls_needed(folder: Path) -> int:
     return len(model.requests)
 
 
-def flip_byte(data: bytes, place: int) -> bytes:
-    return data[:place] + bytes([data[place] ^ 0x11]) + data[place + 1 :]
-
-
 def test_a_flipped_byte_gives_no_wrong_reply_and_in_most_places_costs_at_most_one_call(
     ledger_bytes: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,7 +62,7 @@ def test_a_flipped_byte_gives_no_wrong_reply_and_in_most_places_costs_at_most_on
     for number, place in enumerate(places):
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / LEDGER).write_bytes(flip_byte(ledger_bytes, place))
+        (folder / LEDGER).write_bytes(flipped(ledger_bytes, place))
         counts.append(calls_needed(folder))
         message = capsys.readouterr().err
         renamed = list(folder.glob(f"*{DAMAGED_SUFFIX}"))
@@ -115,7 +112,7 @@ ledger_file.renew_ledger(Path(sys.argv[1]))
 
 @pytest.mark.parametrize("moves", [0, 1])
 def test_a_kill_while_a_ledger_is_renamed_deletes_nothing(ledger_bytes: bytes, tmp_path: Path, moves: int) -> None:
-    damaged = flip_byte(ledger_bytes, 0)
+    damaged = flipped(ledger_bytes, 0)
     (tmp_path / LEDGER).write_bytes(damaged)
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path / LEDGER), str(moves)],
@@ -172,7 +169,7 @@ def change_row(data: bytes) -> bytes:
     ("damage", "problem", "fewest", "most"),
     [
         (change_row, "changed rows: 1", 1, 1),
-        (lambda data: flip_byte(data, 0), "SQLite cannot read it", len(SHIPS) - 1, len(SHIPS) - 1),
+        (lambda data: flipped(data, 0), "SQLite cannot read it", len(SHIPS) - 1, len(SHIPS) - 1),
         (lambda data: data[: len(data) * 4 // 5], "SQLite cannot read it", 1, len(SHIPS) - 1),
     ],
 )

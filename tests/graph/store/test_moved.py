@@ -80,7 +80,11 @@ def test_texts_after_edits_equal_an_edited_list(data: st.DataObject, edits: int)
         rest = iter(new)
         texts = [texts[last] if last >= 0 else next(rest) for last in merge.previous_N.tolist()]
         column = moved_strings(column, merge, Strings.of(new))
-        assert len(column) == len(texts) and [column[row] for row in range(len(texts))] == texts
+        assert len(column) == len(texts)
+        assert [column[row] for row in range(-len(texts), len(texts))] == [*texts, *texts]
+        for outside in (len(texts), -len(texts) - 1):
+            with pytest.raises(IndexError):
+                column[outside]
         found = column.rows_with(lambda data: data >= 0x80).tolist()
         assert found == [row for row, each in enumerate(texts) if not each.isascii()]
     assert list(column) == list(assembled(column)) == texts

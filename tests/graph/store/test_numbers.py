@@ -50,10 +50,13 @@ def test_a_column_of_row_numbers_matches_a_list_when_the_rows_move(data: st.Data
 def assert_same(data: st.DataObject, column: Numbers, numbers: list[int], items: int) -> None:
     """Check every function that reads a column."""
     assert assembled(column).tolist() == numbers == np.asarray(column).tolist() and len(column) == len(numbers)
-    rows = data.draw(st.lists(st.integers(0, len(numbers) - 1), max_size=5)) if numbers else []
+    rows = data.draw(st.lists(st.integers(-len(numbers), len(numbers) - 1), max_size=5)) if numbers else []
     assert column[np.array(rows, np.int64)].tolist() == [numbers[row] for row in rows]
     assert all(int(column[row]) == numbers[row] for row in rows)
     assert column[1:].tolist() == numbers[1:]
+    for outside in (len(numbers), -len(numbers) - 1):
+        with pytest.raises(IndexError):
+            column[outside]
     values = np.array(sorted(data.draw(st.sets(st.integers(0, max(items - 1, 0)), max_size=3))), np.int64)
     if items:
         expected = [row for row, number in enumerate(numbers) if number in values]

@@ -14,6 +14,7 @@ from graph.shared.ids import ID_BYTES, content_id
 from graph.store.arrays import open_vectors, save_vectors, segments_to_merge
 from graph.store.columns.column_files import write_array
 from graph.store.vectors import Vectors
+from tests.graph.damage import flip
 
 DIMENSIONS = 24
 
@@ -101,10 +102,7 @@ def test_a_segment_is_written_again_when_more_than_half_of_its_vectors_are_delet
 def test_vectors_of_a_damaged_segment_are_not_copied(tmp_path: Path) -> None:
     ids = [content_id(str(number)) for number in range(6)]
     vectors = save_vectors(tmp_path, "v", in_memory(ids), 8)
-    file = tmp_path / "vectors" / vectors.segments[0].name
-    data = bytearray(file.read_bytes())
-    data[len(data) // 2] ^= 1
-    file.write_bytes(data)
+    flip(tmp_path / "vectors" / vectors.segments[0].name)
     more = save_vectors(tmp_path, "v", of_ids(vectors, [*ids, content_id("new")]), 8)
     assert more.segments[0].name == vectors.segments[0].name, "an unchanged segment should keep its checksum"
     with pytest.raises(

@@ -1,6 +1,7 @@
 """Columns of texts and ids compared with lists: read in blocks, spliced from an older column and new texts, looked up."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +25,11 @@ def test_a_column_and_a_part_of_it_are_read_correctly_in_blocks_of_any_size(
         assert list(whole) == column and list(part) == column[first:]
     finally:
         strings.DECODED_ROWS = before
+    rows = range(-len(part), len(part))
+    assert [part[row] for row in rows] == [column[first:][row] for row in rows]
+    for outside in (len(part), -len(part) - 1):
+        with pytest.raises(IndexError):
+            part[outside]
     not_ascii = [row for row, text in enumerate(column[first:]) if not text.isascii()]
     assert part.rows_with(lambda data: data >= 0x80).tolist() == not_ascii
 

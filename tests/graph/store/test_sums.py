@@ -14,6 +14,7 @@ from graph.store import seal, sqlite
 from graph.store.index_settings import IndexSettings
 from graph.store.seal import BlockSums
 from graph.types import Document
+from tests.graph.damage import flip
 from tests.graph.hashed import encoder
 
 DOCUMENTS = [
@@ -34,20 +35,12 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "i"
 
 
-def flip_bit(file: Path, offset: int) -> None:
-    with file.open("r+b") as opened:
-        opened.seek(offset)
-        byte = opened.read(1)
-        opened.seek(offset)
-        opened.write(bytes([byte[0] ^ 1]))
-
-
 def test_updating_the_written_blocks_gives_the_sums_of_the_whole_file(tmp_path: Path) -> None:
     file, block = tmp_path / "file", seal.BLOCK_BYTES
     file.write_bytes(os.urandom(3 * block + 5))
     before = BlockSums.of(file)
     assert len(before.blocks) == 4 and BlockSums.read(before.text) == before
-    flip_bit(file, block + 7)
+    flip(file, block + 7)
     with file.open("ab") as opened:
         opened.write(os.urandom(block))
     assert not before.match(file, [1]) and before.match(file, [0, 2, 3, 9])
@@ -88,16 +81,16 @@ def test_damage_outside_the_written_blocks_is_reported_and_damage_inside_them_is
         for unchanged in (True, False)
     )
     untouched, touched = (blocks[len(blocks) // 2] * seal.BLOCK_BYTES + 2_000 for blocks in (same, other))
-    flip_bit(file, untouched)
+    flip(file, untouched)
     index_documents(index, [NEW])
     assert [found.file for found in verify_index(index)] == ["index.sqlite"], (
         "an edit elsewhere should not hide the damage"
     )
-    flip_bit(file, untouched)
+    flip(file, untouched)
     assert verify_index(index) == []
     shutil.rmtree(twin)
     index_documents(twin, DOCUMENTS)
-    flip_bit(twin / "index.sqlite", touched)
+    flip(twin / "index.sqlite", touched)
     with pytest.raises(UserError, match="its contents have changed since the last run"):
         index_documents(twin, [NEW])
     assert "index.sqlite" in [found.file for found in verify_index(twin)]

@@ -4,15 +4,17 @@ import pytest
 
 from data_synth.reading.sets import ReadingQuestion
 from eval.reading import ReadingTask, score_text
+from eval.statistics import bootstrap_mean
 from graph.types import Excerpt
-from modegraph.tuning.gate import AnswerPair, judge
+from modegraph.tuning.gate import PairedAnswers, judge
+from modegraph.tuning.tune_report import figures_of
 
 RIGHT, WRONG, REFUSAL = "Tarn [1]", "Quill [1]", "not in the documents"
 
 
 def pair(
     untuned: list[str], tuned: list[str], unanswerable: int = 0, question: str = "Where?", gold: str = "Tarn"
-) -> AnswerPair:
+) -> PairedAnswers:
     """Untuned and tuned answers to the same questions, each about a different isle; the last `unanswerable` questions have no answer."""
     answerable = len(untuned) - unanswerable
     tasks = [
@@ -24,7 +26,7 @@ def pair(
         )
         for n in range(len(untuned))
     ]
-    return AnswerPair(
+    return PairedAnswers(
         *(
             [score_text(task, about_isle(text, n)) for n, (task, text) in enumerate(zip(tasks, texts, strict=True))]
             for texts in (untuned, tuned)
@@ -46,6 +48,13 @@ def test_a_model_that_is_better_by_more_than_chance_passes() -> None:
     assert "F1 on held-out questions: +0.600 [" in gate.why
 
 
+def test_the_intervals_of_figures_and_verdict_use_the_same_seed() -> None:
+    found = figures_of({"held-out": BETTER}, seed=3)["held-out"]
+    f1 = [answer.score.f1 for answer in BETTER.tuned]
+    assert found["tuned"]["all"].f1 == bootstrap_mean(f1, seed=3) != bootstrap_mean(f1)
+    assert found["untuned"]["all"].questions == found["constant answer"]["all"].questions == 20
+
+
 @pytest.mark.parametrize(
     ("held_out", "failed"),
     [
@@ -57,7 +66,7 @@ def test_a_model_that_is_better_by_more_than_chance_passes() -> None:
     ],
     ids=["equal", "one more", "worse", "refuses", "only refuses"],
 )
-def test_a_model_that_is_not_clearly_better_or_refuses_more_fails(held_out: AnswerPair, failed: str) -> None:
+def test_a_model_that_is_not_clearly_better_or_refuses_more_fails(held_out: PairedAnswers, failed: str) -> None:
     gate = judge(held_out, None, None, seed=0)
     assert not gate.passed and failed in gate.why
 
@@ -94,7 +103,7 @@ def test_a_model_that_always_says_yes_fails(answered_no: int, passed: bool) -> N
     ]
     untuned = [score_text(task, "it") for task in tasks]
     tuned = [score_text(task, "yes [1]" if n < 20 - answered_no else "no [1]") for n, task in enumerate(tasks)]
-    gate = judge(AnswerPair(untuned, tuned), None, None, seed=0)
+    gate = judge(PairedAnswers(untuned, tuned), None, None, seed=0)
     assert gate.difference.low > 0 and gate.passed == passed
     assert passed or gate.why.startswith("F1 above the best constant answer: +0.000")
 

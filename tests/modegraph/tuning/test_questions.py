@@ -146,10 +146,20 @@ def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path:
             "gold_ids": [each.source for each in DOCUMENTS],
         },
     ]
-    found = split(tmp_path, DOCUMENTS, [*bare, *unusable])
+    near = [
+        {
+            "id": f"near-{n}",
+            "question": f"Who painted the ship {n}?",
+            "type": "unanswerable",
+            "near": [{"id": each.source, "quote": each.text}],
+        }
+        for n, each in enumerate(DOCUMENTS)
+    ]
+    found = split(tmp_path, DOCUMENTS, [*bare, *unusable, *near])
     assert found.left_out == {NO_ANSWER: 1, NOT_FOUND: 1, NO_PASSAGE: 1, BOTH_PARTS: 1}
     rows = {row["id"]: row for row in found.rows}
-    assert len(rows) == len(bare) + 1 and rows["absent"]["split"] == "test"
+    assert len(rows) == len(bare) + 1 + len(near) and rows["absent"]["split"] == "test"
+    assert all(rows[f"near-{n}"]["split"] == found.documents[each.source] for n, each in enumerate(DOCUMENTS))
     assert rows["q0-0"]["gold_ids"] == ["ship-0"]
 
 

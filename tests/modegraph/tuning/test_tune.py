@@ -484,7 +484,7 @@ def test_requests_that_cannot_work_are_refused_before_anything_is_written(
 def test_a_folder_with_other_files_is_not_changed(quick_settings: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/notes.txt").write_text("mine")
-    with pytest.raises(mg.UserError, match="holds other files"):
+    with pytest.raises(mg.UserError, match="contains other files"):
         mg.tune(DOCUMENTS, tmp_path / "out", **quick_settings)
     for documents, message in (([], "no documents"), (DOCUMENTS[:1], "distinct documents: 1")):
         with pytest.raises(mg.UserError, match=message):

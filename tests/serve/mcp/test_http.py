@@ -125,6 +125,15 @@ def test_a_search_finds_as_many_passages_as_the_servers_settings_say_unless_k_is
         assert with_client(running, "legacy", session) == [2, 1]
 
 
+def test_the_servers_settings_limit_the_length_of_a_question(shared_isles: Path) -> None:
+    async def session(client: Client) -> None:
+        assert (await call_tool(client, "search", query="Lantern ".ljust(9_000)))["results"]
+        assert "has 9,001 characters" in await refusal_of(client, "search", query="Lantern ".ljust(9_001))
+
+    with serving(shared_isles, None, max_question_chars=9_000) as running:
+        with_client(running, "legacy", session)
+
+
 @pytest.mark.long
 @both_versions
 def test_errors_are_reported_and_the_server_keeps_answering(running: Running, mode: str) -> None:

@@ -1,6 +1,7 @@
 """`modegraph mcp` as a real process, called by the client of the MCP package; the model server is a fake."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,13 +18,12 @@ from mcp.types import CallToolResult
 from graph.build.build import build_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.modes import DEFAULT_MODE
-from serve.engines.child import free_port
 from serve.http.settings import ServerSettings
 from serve.mcp.tools import SearchArguments
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
-from tests.processes import answers, modegraph, until
+from tests.processes import modegraph
 from tests.serve.conftest import SETTINGS
 from tests.serve.mcp.clients import with_client
 
@@ -126,18 +126,16 @@ def test_a_missing_index_is_reported_only_on_standard_error(tmp_path: Path) -> N
 
 
 def test_over_http_the_command_serves_only_mcp_and_health(index: Path) -> None:
-    port = free_port()
-    server = server_parameters(index, "--http", "--port", port)
+    server = server_parameters(index, "--http", "--port", 0)
     command = [server.command, *server.args]
     environment = {**(server.env or {}), "MODEGRAPH_API_KEY": "k"}
     with subprocess.Popen(command, env=environment, cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
         try:
             assert running.stderr is not None
-            for line in running.stderr:
-                if "stop with Ctrl-C" in line:
-                    break
-            url, headers = f"http://127.0.0.1:{port}", {"X-Api-Key": "k"}
-            until(lambda: answers(f"{url}/health"), 60)
+            line = next(line for line in running.stderr if "stop with Ctrl-C" in line)
+            address = re.search(r" at (http://127\.0\.0\.1:\d+)/mcp ", line)
+            assert address is not None, line
+            url, headers = address[1], {"X-Api-Key": "k"}
             assert httpx2.get(f"{url}/v1/documents", headers=headers).status_code == 404
             assert httpx2.post(f"{url}/mcp", json={}).status_code == 401
             assert "<html" not in httpx2.get(url).text, "the page that asks for a key should not be served either"

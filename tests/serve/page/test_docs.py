@@ -42,7 +42,7 @@ def test_references_in_the_schema_are_resolved_and_limits_are_shown(server: Runn
     route = page.locator("#post-v1-chat-completions")
     assert route.get_attribute("open") == ""
     messages = route.locator(".field", has=page.locator("> code", has_text="messages")).first
-    assert "list of ChatMessage" in messages.inner_text() and "1 to 1,000 items" in messages.inner_text()
+    assert "list (ChatMessage)" in messages.inner_text() and "1 to 1,000 items" in messages.inner_text()
     assert messages.locator("> .required").count() == 1
     assert {"role", "content"} <= set(messages.locator("> .fields > .field > .name").all_inner_texts())
     retrieval = route.locator(".field", has=page.locator("> code", has_text="retrieval")).first.inner_text()

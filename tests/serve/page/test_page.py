@@ -449,6 +449,17 @@ def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Vi
     page.wait_for_function(GRAPH_IS_DRAWN)
 
 
+@pytest.mark.parametrize(
+    ("path", "view"), [("read/nowhere/0-9", "#reader"), ("browse/passage/nothing", "#node"), ("browse", "#shelf")]
+)
+def test_a_failed_request_of_a_view_is_announced(server: Running, visit: Visits, path: str, view: str) -> None:
+    session = visit(server)
+    session.page.route("**/v1/graph/layers*", lambda route: route.abort())
+    session.open(f"/#{path}")
+    session.page.wait_for_selector(f"{view} .problem[role=alert]")
+    session.problems.clear()  # Chromium logs the expected failures.
+
+
 def test_a_server_with_a_key_asks_for_it(server_with_key: Running, visit: Visits) -> None:
     session = visit(server_with_key)
     page = session.page

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -236,11 +237,26 @@ def test_a_base_from_the_hub_needs_no_hub_base_option(copied_run: tuple[Path, Pa
 def test_names_on_the_hub_are_not_shortened(run: Path, full_run: Path, base: Path, data: Path) -> None:
     record = read_run(run)
     settings = {**record.settings, "reference": "owner/reference"}
-    public = public_record(run, replace(record, settings=settings))
+    public = public_record(run, replace(record, settings=settings, reference_name="owner/reference"))
     assert (public.settings["reference"], public.settings["model"]) == ("owner/reference", base.name)
     full = replace(read_run(full_run), base_model="owner/base", base_weights="owner/base")
     full = public_record(full_run, replace(full, settings={**full.settings, "model": "owner/base"}))
     assert (full.base_model, full.settings["model"], full.settings["data"]) == ("owner/base", "owner/base", data.name)
+
+
+def test_relative_paths_are_shortened_wherever_the_export_runs(
+    base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("runs/start", "runs/tuned"):
+        shutil.copytree(base, tmp_path / folder)
+    monkeypatch.chdir(tmp_path)
+    values = {"data": str(data), "output": str(tmp_path / "ms"), "model": "runs/start", "reference": "runs/tuned"}
+    train_once(MsSettings(**values, max_steps=1))  # type: ignore[arg-type]
+    record = read_run(tmp_path / "ms")
+    assert re.fullmatch(r"tuned#\w+", record.reference_name)
+    monkeypatch.chdir("/")
+    public = public_record(tmp_path / "ms", record)
+    assert (public.settings["model"], public.settings["reference"]) == ("start", "tuned")
 
 
 def test_a_full_model_and_a_folder_without_a_run_are_refused(full_run: Path, tmp_path: Path) -> None:
@@ -323,8 +339,12 @@ def test_options_that_contradict_each_other_are_refused_before_any_work(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_failed_upload_does_not_remove_the_export(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+@pytest.mark.parametrize("offline", [True, False], ids=["offline mode", "no network"])
+def test_a_failed_upload_does_not_remove_the_export(
+    offline: bool, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    monkeypatch.setattr("huggingface_hub.hf_api.api.endpoint", "http://127.0.0.1:9")
     flags = ["--adapter-only", "--hub-base", "o/n", "--push", "owner/repository"]
     result = commands.run("train", "export", run, "--out", tmp_path / "out", *flags)
     assert isinstance(result.exception, UserError) and "--push owner/repository" in str(result.exception)

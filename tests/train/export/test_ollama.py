@@ -87,9 +87,10 @@ def test_a_modelfile_contains_the_template_and_the_parameters(base: Path) -> Non
         NO_SYSTEM + STYLES["qwen2.5"].template,
         "{%- for m in messages -%}{{ loop.index }}: {{ m.content }}{%- endfor -%}",
         "{%- for m in messages -%}{%- if m.role != 'system' -%}{{ m.content }}{%- endif -%}{%- endfor -%}",
+        "{%- for m in messages|reverse -%}{{ m.content }}{%- endfor -%}",
         "{%- for m in messages -%}{{ '{{' + m.role + '}}' + m.content }}{%- endfor -%}",
     ],
-    ids=["no system", "numbered", "system left out", "braces"],
+    ids=["no system", "numbered", "system left out", "reversed", "braces"],
 )
 def test_a_template_that_is_not_a_sequence_of_turns_is_left_out(template: str) -> None:
     text, whole = modelfile("m.gguf", tokenizer_of(Style(template, "<|im_end|>", "", "")), 256, "reasoned")

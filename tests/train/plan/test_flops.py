@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 import torch
-from peft import get_peft_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM, GPT2Config
+from transformers import AutoModelForCausalLM, BertConfig, CamembertConfig, CTRLConfig, GPT2Config
 
 from graph.errors import UserError
 from tests.train.world import response_row
@@ -32,7 +31,7 @@ from train.plan.flops import (
 from train.plan.memory import Launch, memory_of, peak_bytes, read_launch
 from train.preference.groups import tokenize_group
 from train.preference.preference import read_preference_data, response_group_trainer
-from train.run.loop import load_start, lora_config
+from train.run.loop import load_with_adapter
 from train.run.settings import LoraSettings, MsSettings
 
 LORA = LoraSettings(rank=4, alpha=8)
@@ -45,8 +44,7 @@ def settings_of(base: Path, **changes: Any) -> MsSettings:
 
 
 def model_of(settings: MsSettings) -> Any:
-    model = load_start(settings, load_tokenizer(settings.model))
-    model = model if settings.lora is None else get_peft_model(model, lora_config(settings.lora))
+    model = load_with_adapter(settings, load_tokenizer(settings.model))
     use_shared_prefix_attention(model)
     return model.train()
 
@@ -116,6 +114,21 @@ def test_the_linear_layers_of_gpt2_are_counted_too(tmp_path: Path) -> None:
     assert forward_flops(shape_of(settings_of(tmp_path)), text_work(48, 48)) == counter.get_total_flops()
 
 
+@pytest.mark.parametrize("lora", [None, LORA])
+@pytest.mark.parametrize(
+    "config",
+    [GPT2Config(n_embd=32), CTRLConfig(n_embd=32, dff=48), BertConfig(hidden_size=32), CamembertConfig(hidden_size=32)],
+)
+def test_the_head_of_a_reward_model_is_found_by_any_name(
+    config: Any, lora: LoraSettings | None, tmp_path: Path
+) -> None:
+    """GPT-2 names it `score`, CTRL `classifier`; BERT's has a bias, and CamemBERT's comes before the layers."""
+    config.update({"num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 300})
+    config.save_pretrained(tmp_path)
+    shape = shape_of(settings_of(tmp_path, lora=lora), "score")
+    assert shape.head == 32 and shape.head_is_trainable
+
+
 def test_logits_in_chunks_are_computed_twice(
     base: Path, group: TokenizedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,7 +176,7 @@ def test_memory_equals_the_size_of_the_tensors(
     values = {"rewards": {"correct": 1.0}, "max_steps": 1, "batch_size": 1, **changes}
     settings = settings_of(base, **values).model_copy(update={"data": str(scored_data)})
     tokenizer = load_tokenizer(str(base))
-    data = read_preference_data(settings, tokenizer, 0.0)
+    data = read_preference_data(settings, tokenizer)
     trainer = response_group_trainer(settings, "ms", data, tokenizer, tmp_path)
     trainer.train()
     weights = list(trainer.model.parameters())

@@ -255,7 +255,7 @@ def test_the_reference_is_the_initial_model_and_never_changes(base: Path, scored
     settings = MsSettings(**values, gradient_checkpointing=True)
     tokenizer = load_tokenizer(str(base))
     trainer = response_group_trainer(
-        settings, "ms", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
+        settings, "ms", read_preference_data(settings, tokenizer), tokenizer, tmp_path / "work"
     )
     reference_R = torch.cat([example.reference_K for example in trainer.train_dataset])
     assert not reference_R.requires_grad and reference_R.dtype == torch.float32
@@ -303,6 +303,31 @@ def test_a_reference_cache_of_another_model_or_other_data_is_refused(
     cache.write_bytes(b"no tensors")
     with pytest.raises(UserError, match="not a reference cache"):
         train_once(MsSettings(**common(base, data, tmp_path / "b", **values)))
+
+
+def test_an_unsuitable_reference_is_refused(base: Path, data: Path, tmp_path: Path) -> None:
+    """Its tokenizer gives other ids to two tokens, its weights are not numbers, or its embeddings lack a token."""
+
+    def check(message: str) -> None:
+        with pytest.raises(UserError, match=message):
+            train_once(MsSettings(**common(base, data, tmp_path / "run", reference=str(tmp_path / "other"))))
+
+    model, tokenizer = load_model(str(base), "float32"), load_tokenizer(str(base))
+    definition = json.loads(tokenizer.backend_tokenizer.to_str())
+    ids = definition["model"]["vocab"]
+    ids["e"], ids["i"] = ids["i"], ids["e"]
+    model.save_pretrained(tmp_path / "other")
+    tokenizer.save_pretrained(tmp_path / "other")
+    (tmp_path / "other" / "tokenizer.json").write_text(json.dumps(definition))
+    check(rf"reference '.*other': its token {min(ids['e'], ids['i'])} is '[ei]', that of '.*base' is '[ei]'")
+    tokenizer.save_pretrained(tmp_path / "other")
+    with torch.no_grad():
+        model.model.norm.weight *= math.nan
+    model.save_pretrained(tmp_path / "other")
+    check("its log-probabilities are not numbers")
+    model.resize_token_embeddings(len(tokenizer) - 1)
+    model.save_pretrained(tmp_path / "other")
+    check("model '.*other': its tokenizer has 1 tokens beyond the model's")
 
 
 def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
@@ -512,7 +537,7 @@ def test_dev_figures_are_means_over_prompts_not_over_batches(base: Path, tmp_pat
     settings = DpoSettings(**common(base, folder, tmp_path / "run", beta=1.0, batch_size=4))
     tokenizer = load_tokenizer(str(base))
     trainer = response_group_trainer(
-        settings, "dpo", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
+        settings, "dpo", read_preference_data(settings, tokenizer), tokenizer, tmp_path / "work"
     )
     initial = trainer.evaluate()
     assert initial["eval_rewards/accuracies"] == 0 and initial["eval_loss"] == pytest.approx(math.log(2), abs=1e-5)
@@ -558,9 +583,9 @@ def test_with_over_long_drop_long_rows_are_dropped_and_counted(
 ) -> None:
     tokenizer = load_tokenizer(str(base))
     settings = MsSettings(**common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}))
-    lengths = sorted(group.longest_tokens for group in read_preference_data(settings, tokenizer, 0.0).train)
+    lengths = sorted(group.longest_tokens for group in read_preference_data(settings, tokenizer).train)
     short = settings.model_copy(update={"max_length_tokens": lengths[0], "over_long": "drop"})
-    shortened = read_preference_data(short, tokenizer, 0.0)
+    shortened = read_preference_data(short, tokenizer)
     assert len(shortened.train) == sum(length == lengths[0] for length in lengths) < 3
     assert f"longer than {lengths[0]:,} dropped" in capsys.readouterr().err
 
@@ -592,7 +617,7 @@ def test_qlora_trains_through_the_quantised_layers(base: Path, scored_data: Path
     settings = MsSettings(**values, lora=LoraSettings(rank=4, alpha=8), quantise="nf4")
     tokenizer = load_tokenizer(str(base))
     trainer = response_group_trainer(
-        settings, "ms", read_preference_data(settings, tokenizer, 0.0), tokenizer, tmp_path / "work"
+        settings, "ms", read_preference_data(settings, tokenizer), tokenizer, tmp_path / "work"
     )
     from bitsandbytes.nn.modules import Linear4bit
 

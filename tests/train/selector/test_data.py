@@ -94,13 +94,13 @@ def test_an_unusable_row_is_reported_with_its_line(
 @pytest.mark.parametrize("split", ["train", "dev", "test"])
 def test_a_split_with_only_one_class_is_refused(tmp_path: Path, split: str, label: int) -> None:
     rows = [row for row in rows_of_all_splits() if row["split"] != split or row["label"] == label]
-    with pytest.raises(UserError, match=f"{split}: .* relevant of .* rows. Expected both classes"):
+    with pytest.raises(UserError, match=f"{split}: .* of .* rows are relevant. Expected both classes"):
         read_datasets([write_rows(tmp_path / "a", rows)])
 
 
 def test_a_split_that_is_missing_is_refused(tmp_path: Path) -> None:
     rows = [row for row in rows_of_all_splits() if row["split"] != "dev"]
-    with pytest.raises(UserError, match="dev: 0 relevant of 0 rows"):
+    with pytest.raises(UserError, match="dev: 0 of 0 rows are relevant"):
         read_datasets([write_rows(tmp_path / "a", rows)])
 
 

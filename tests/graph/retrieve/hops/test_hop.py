@@ -1,5 +1,6 @@
 """A trained second hop at query time: its features compared with a slow reference, its file, a passage that only this hop ranks first, and other selectors."""
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from graph.index.index import Index, open_index
 from graph.retrieve.hops import hop_features
 from graph.retrieve.hops.hop_features import HOP_FEATURES, NO_WAY, OF_WAY, HopRows, hop_rows
 from graph.retrieve.hops.mode import search_hops
-from graph.retrieve.hops.trained_hop import HOP_FILE, Hop, find_hop, save_hop, scores_of_all_passages
+from graph.retrieve.hops.trained_hop import FORMAT, HEADER, HOP_FILE, Hop, find_hop, save_hop, scores_of_all_passages
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
@@ -23,19 +24,20 @@ from graph.trees import Forest
 from graph.types import Document, Encoder, Evidence
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.graph.hashed import query_of
 
 QUESTION = "In which village was the founder of the yard that built the Lantern born?"
 """The second hop leads to the passages about the yard, which the Lantern's passage names."""
 
 
-def stump(feature: str, cut: float, encoder: str, above: float = 2.0) -> Hop:
-    """A hop of one tree, whose logit is `above` where the feature is above `cut` and −2 elsewhere."""
+def stump(feature: str, cut: float, encoder: str) -> Hop:
+    """A hop of one tree, whose logit is 2 where the feature is above `cut` and −2 elsewhere."""
     forest = Forest(
         feature_V=np.array([HOP_FEATURES.index(feature), 0, 0]),
         threshold_V=np.array([cut, 0, 0]),
         left_V=np.array([1, 1, 2]),
         right_V=np.array([2, 1, 2]),
-        value_V=np.array([0, -2.0, above]),
+        value_V=np.array([0, -2.0, 2.0]),
         root_T=np.array([0]),
         base=0.0,
         depth=1,
@@ -44,7 +46,7 @@ def stump(feature: str, cut: float, encoder: str, above: float = 2.0) -> Hop:
 
 
 def rows_of(index: Index, question: str) -> tuple[Query, HopRows]:
-    query = Query(question, index.encode_queries([question])[0])
+    query = query_of(index, question)
     found = search_hops(index, query)
     return query, hop_rows(index, query, found.alone, found.reached_P)
 
@@ -207,6 +209,12 @@ def test_a_broken_hop_file_is_reported(tmp_path: Path) -> None:
     arrays = load_file(tmp_path / HOP_FILE)
     save_file(arrays, tmp_path / HOP_FILE, {"other": "{}"})
     with pytest.raises(UserError, match="not a hop file"):
+        find_hop(f"{tmp_path}/", "any")
+    header = {"format": FORMAT, "features": HOP_FEATURES[1:]}
+    save_file(arrays, tmp_path / HOP_FILE, {HEADER: json.dumps(header)})
+    with pytest.raises(
+        UserError, match=r"features of this version\. Train it again with this version, or name another"
+    ):
         find_hop(f"{tmp_path}/", "any")
     (tmp_path / HOP_FILE).write_bytes(b"nothing")
     with pytest.raises(UserError, match="not a hop file"):

@@ -15,10 +15,10 @@ from graph.retrieve.hops.mode import (
     search_hops,
     title_adds_question_words,
 )
-from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.types import Document
-from tests.graph.hashed import build
+from tests.graph.hashed import build, query_of
 
 QUESTION = "Which alcohol laws does the state have where Corran High stands?"
 STATES = ("Orrinland", "Sundrey", "Tarnia", "Pellmark")
@@ -63,7 +63,7 @@ def test_a_title_matches_only_with_a_new_name_and_at_least_half_of_its_other_wor
 def test_a_link_to_a_title_with_question_words_has_no_mention_penalty_and_gains_worth(
     states: Index,
 ) -> None:
-    query = Query(QUESTION, states.encode_queries([QUESTION])[0])
+    query = query_of(states, QUESTION)
     data, own_P = states.data, search_hops(states, query).alone.own_P
     tarnia = list(data.entity_texts).index("tarnia")
     to_X = np.array([passage_of(states, "Alcohol laws Tarnia"), passage_of(states, "History Tarnia")] * 2)
@@ -87,14 +87,14 @@ def test_the_laws_of_the_state_that_was_found_rank_before_those_of_other_states(
 
     others = [f"Alcohol laws {state}" for state in STATES if state != "Tarnia"]
     assert sources_found().index("Alcohol laws Tarnia") < min(map(sources_found().index, others))
-    query = Query(QUESTION, states.encode_queries([QUESTION])[0])
+    query = query_of(states, QUESTION)
     reached = search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")]
     monkeypatch.setattr(mode, "QUESTION_SHARE", 2)
     assert search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")] < reached - 0.1
 
 
 def test_a_passage_is_explained_by_the_link_that_hops_followed(states: Index) -> None:
-    query, row = Query(QUESTION, states.encode_queries([QUESTION])[0]), passage_of(states, "Alcohol laws Tarnia")
+    query, row = query_of(states, QUESTION), passage_of(states, "Alcohol laws Tarnia")
     found = search_hops(states, query)
     lead = leads_to(states, query, found.alone, row, 1)[0]
     assert lead.passage.source == "school" and lead.worth == pytest.approx(float(found.reached_P[row]))

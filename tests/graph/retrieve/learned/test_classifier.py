@@ -137,7 +137,7 @@ def save_damaged_selector(folder: Path, header: dict[str, Any], **columns: Any) 
     ("header", "columns", "message"),
     [
         ({"format": "something else"}, {}, "its format is 'something else'"),
-        ({"format": "modegraph selector, light, 1"}, {}, "Generate the training data again and train on it"),
+        ({"format": "modegraph selector, light, 1"}, {}, "Train it again with this version"),
         ({"features": FEATURES[1:]}, {}, "trained on other features .without 'similarity'"),
         ({"features": [*FEATURES, "colour"]}, {}, "other features .with 'colour'"),
         ({"features": FEATURES[::-1]}, {}, "other features .in another order"),

@@ -238,6 +238,22 @@ def test_duplicate_propositions_are_dropped(tmp_path: Path) -> None:
     assert found.trace.steps[1].endswith("1 duplicates dropped")
 
 
+@pytest.mark.long
+def test_duplicates_do_not_shorten_a_long_list(tmp_path: Path) -> None:
+    """95 duplicates rank first; of the 20 statements with the keyword, only five are among the first 100."""
+    same = "in spring the old boat was painted green and white"
+    documents = [Document(f"same{n}", "", same + "!" * (n + 1)) for n in range(95)]
+    documents += [Document(f"other{n}", "", f"The Marlow Yard keeps crane {n} in shed {n}.") for n in range(20)]
+    build_index(tmp_path / "i", documents, IndexSettings(), lambda spec: HashEncoder())
+    index = open_index(tmp_path / "i", lambda spec: HashEncoder())
+    counts = []
+    for top_k in (50, 51):
+        values = RetrieveSettings(mode="statements", unit="propositions", top_k=top_k)
+        found = retrieve(index, f"Marlow Yard: {same}?", values)
+        counts.append(len(found.propositions))
+    assert counts == [6, 21]
+
+
 def test_documents_are_the_topics_if_no_model_named_any(isles: Index) -> None:
     block = topic_blocks(isles).toarray()
     for row, source in enumerate(isles.sources()):

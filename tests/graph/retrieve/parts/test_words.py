@@ -14,11 +14,12 @@ from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve.hops.mode import retrieve_hops
 from graph.retrieve.parts.passage_scores import score_alone, score_passages, with_best_proposition
-from graph.retrieve.parts.query import Query, RetrieveSettings
+from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.words import best_terms, known_terms, unnamed_terms, with_words
 from graph.retrieve.retrieve import retrieve
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Encoder, Floats
+from tests.graph.hashed import query_of
 from tests.graph.retrieve.wordless import leave_words_out
 
 similarities = st.lists(st.integers(-90, 90).map(lambda each: each / 100), min_size=3, max_size=12)
@@ -106,7 +107,7 @@ def test_words_of_a_name_in_the_question_are_not_counted_again(isles: Index) -> 
 
     assert terms(["Marlow Yard"]) == ["was", "the", "in", "quill", "by", "the"]
     assert terms([]) == ["was", "the", "marlow", "yard", "in", "quill", "by", "the", "yard"]
-    query = Query("Who founded Ada Marlow?", isles.encode_queries(["Who founded Ada Marlow?"])[0])
+    query = query_of(isles, "Who founded Ada Marlow?")
     assert [texts[row] for row in score_alone(isles, query).terms] == ["founded"]
 
 
@@ -169,7 +170,7 @@ def test_similarity_alone_does_not_rank_the_right_entry_first_for_every_question
 
 def test_the_lift_of_words_equals_the_gain_in_scores(log: Index) -> None:
     question = next(iter(QUESTIONS))
-    query = Query(question, log.encode_queries([question])[0])
+    query = query_of(log, question)
     alone = score_alone(log, query)
     similarity_P = with_best_proposition(log, score_passages(log, query.vector_D), alone.scores_N)
     assert alone.named == [] and alone.own_P - alone.lift_P == pytest.approx(similarity_P, abs=1e-6)

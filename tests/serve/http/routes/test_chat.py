@@ -179,6 +179,19 @@ def test_annotations_have_the_form_of_the_sdk_and_the_positions_of_their_marks(s
         assert streamed == [each.model_dump() for each in annotations]
 
 
+@pytest.mark.parametrize("unsupported", ["mark", "drop"])
+@pytest.mark.parametrize(
+    ("text", "content", "cited"), [("the Marlow Yard [1] [", "the Marlow Yard [1] [", [1]), ("", NO_ANSWER, [1])]
+)
+def test_a_stream_without_a_finish_reason_is_shown_to_its_end(
+    stack: Stack, text: str, content: str, cited: list[int], unsupported: str
+) -> None:
+    chunk = json.dumps({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]})
+    running, _ = stack(lambda body, number: (200, f"data: {chunk}\n\ndata: [DONE]\n\n"))
+    retrieval = {"unsupported": unsupported}
+    assert answers_of(running, True, retrieval=retrieval) == [(content, "", None, cited, [])]
+
+
 def test_without_include_usage_no_chunk_reports_usage(stack: Stack) -> None:
     running, _ = stack()
     chunks = list(running.client().chat.completions.create(model="tiny", messages=MESSAGES, stream=True))  # type: ignore[arg-type]

@@ -262,3 +262,18 @@ def test_a_stream_that_breaks_ends_as_failed(stack: Stack) -> None:
     assert events[-1].type == "response.failed" and events[-1].response.error.code == "server_error"
     response = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION, "tools": SEARCH})
     assert response.status_code == 502
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        ({"detail": "Not Found"}, "no_responses"),
+        ({"error": {"message": "The model `tiny` does not exist."}}, "refused_by_model"),
+    ],
+)
+def test_the_engine_lacks_the_route_unless_its_404_is_about_the_model(
+    stack: Stack, error: dict[str, Any], code: str
+) -> None:
+    running, _ = stack(lambda body, number: (404, json.dumps(error)))
+    response = running.post("/v1/responses", json={"model": "tiny", "input": QUESTION})
+    assert (response.status_code, response.json()["error"]["code"]) == (404, code)

@@ -94,7 +94,7 @@ def test_an_unsupported_field_is_refused_and_named(running: Running, options: di
         (
             {"filters": {"type": "and", "filters": [{"type": "nin", "key": "year", "value": [1] * 16}] * 2}},
             400,
-            "where",
+            "filters: 32 conditions in all; the limit is 16",
         ),
         ({"surprise": 1}, 422, "surprise"),
     ],

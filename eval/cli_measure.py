@@ -156,11 +156,25 @@ FormOption = Annotated[
 ]
 
 
+def check_passages(context: typer.Context, no_passages: bool, index: Path | None) -> None:
+    """UserError for an option of the passages that is given on the command line but has no effect there."""
+    unused, why, remedy = ["mode", "top_k"], "without --index", "add --index, or leave it out"
+    if no_passages:
+        unused, why, remedy = ["index", "distractors", *unused], "with --no-passages", "leave out one of the two"
+    elif index is not None:
+        unused, why, remedy = ["distractors"], "with --index", "leave out one of the two"
+    for name in unused:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UserError(f"--{name.replace('_', '-')} {why}: it would have no effect", "", remedy)
+
+
 def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
     """Add `reading` to the commands of `eval`."""
 
     @commands.command(cls=Command)
     def reading(
+        context: typer.Context,
         folder: Folder,
         models: Models,
         split: SomeSplit = None,
@@ -181,6 +195,7 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
         Question ids and --seed decide which questions --limit selects; a baseline that always gives the same answer is listed with the models.
         With --verifier, each model is listed again with its unsupported answers counted as refusals ("MODEL, checked"). --out saves every answer.
         """
+        check_passages(context, no_passages, index)
         from data_synth.reading.sets import read_set
         from eval import reading as measured
         from eval.tables import as_text

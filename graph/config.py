@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticUndefined
 
-from graph.errors import UserError, is_secret, nearest, redacted, unreadable
+from graph.errors import UserError, did_you_mean, is_secret, nearest, redacted, unreadable
 
 _QUOTED = re.compile(r"'([^']*)'")
 
@@ -186,9 +186,7 @@ def _as_user_error(kind: type[Settings], problem: ErrorDetails, where: str) -> U
     path = ".".join(map(str, location))
     if problem["type"] == "extra_forbidden":
         known = known_keys(kind)
-        near = nearest(path, known)
-        question = f"did you mean '{near}'?" if near else ""
-        return UserError(f"{where}: unknown key '{path}'", question, f"known keys: {', '.join(known)}")
+        return UserError(f"{where}: unknown key '{path}'", did_you_mean(path, known), f"known keys: {', '.join(known)}")
     if problem["type"] == "missing":
         remedy = f"it has no default: give {path}=… (on the command line: --set {path}=…)"
         return UserError(f"{where}: '{path}' is missing", "", remedy)

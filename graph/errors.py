@@ -32,6 +32,12 @@ def nearest(text: str, known: Iterable[str]) -> str:
     return best if best and scores[best][0] >= MIN_SIMILARITY else ""
 
 
+def did_you_mean(text: str, known: Iterable[str]) -> str:
+    """The question whether `text` is a misspelling of the `nearest` known name, for a UserError; "" if none is similar enough."""
+    near = nearest(text, known)
+    return f"did you mean {near!r}?" if near else ""
+
+
 class UserError(Exception):
     """Bad input, in up to three sentences: what was found (with the value, unless it is a secret), what was expected, what to do.
 

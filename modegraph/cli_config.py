@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from graph.errors import UserError, nearest
+from graph.errors import UserError, did_you_mean
 from graph.shared.cli_app import SETTINGS, Command, Group
 from graph.shared.cli_options import AsJson
 from graph.shared.console import print_json
@@ -78,8 +78,6 @@ def find_command(words: str, known: dict[str, str]) -> tuple[str, str]:
         raise UserError(f"{words}: a group of commands", f"one of {', '.join(within)}", "name the command")
     matches = [name for name in known if words in (name, name.rpartition(" ")[2])]
     if not matches:
-        near = nearest(words, known)
-        expected = f"did you mean {near}?" if near else ""
         remedy = f"commands with settings: {', '.join(known)}"
-        raise UserError(f"{words}: not a command with settings", expected, remedy)
+        raise UserError(f"{words}: not a command with settings", did_you_mean(words, known), remedy)
     return matches[0], known[matches[0]]

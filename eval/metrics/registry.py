@@ -15,7 +15,7 @@ from eval.metrics.answers import CHOICES, bleu, gold_letter, meteor, mirage_lett
 from eval.metrics.grounding import Grounding, all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.answer.match import contains_answer, exact_match, hotpot_f1, normalise, token_f1
 from graph.documents.questions import Question
-from graph.errors import UserError, nearest
+from graph.errors import UserError, did_you_mean
 
 Needs = Literal["answer", "ranking", "context", "grounding"]
 
@@ -111,9 +111,7 @@ METRICS: dict[str, Metric] = {
 def find_metric(name: str) -> Metric:
     """The metric called `name`; UserError suggesting the nearest name."""
     if name not in METRICS:
-        near = nearest(name, METRICS)
-        expected = f"did you mean '{near}'?" if near else ""
-        raise UserError(f"no metric {name!r}", expected, f"known metrics: {', '.join(METRICS)}")
+        raise UserError(f"no metric {name!r}", did_you_mean(name, METRICS), f"known metrics: {', '.join(METRICS)}")
     return METRICS[name]
 
 

@@ -29,7 +29,7 @@ from eval.tasks.sets import (
 )
 from eval.tasks.sets.base import Item, LoadedTask, Read, Row, Task, read_native
 from graph.documents.questions import Question, read_questions
-from graph.errors import UserError, first_line, nearest
+from graph.errors import UserError, did_you_mean, first_line
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.types import Document
 
@@ -61,9 +61,7 @@ TASKS: dict[str, Task] = {module.TASK.name: module.TASK for module in _MODULES}
 def find_task(name: str) -> Task:
     """The task called `name`; UserError, with the most similar name if there is one, for an unknown task."""
     if name not in TASKS:
-        near = nearest(name, TASKS)
-        expected = f"did you mean '{near}'?" if near else ""
-        raise UserError(f"unknown task {name!r}", expected, f"known tasks: {', '.join(TASKS)}")
+        raise UserError(f"unknown task {name!r}", did_you_mean(name, TASKS), f"known tasks: {', '.join(TASKS)}")
     return TASKS[name]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from graph.build.build import finish_build, open_tools
 from graph.build.read_passages import no_model, read_quarantined, reading_facts
 from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name, store_settings
-from graph.errors import UserError, nearest
+from graph.errors import UserError, did_you_mean
 from graph.shared.console import say
 from graph.shared.disk import folder_bytes
 from graph.shared.ids import has_sum, is_intact
@@ -88,9 +88,8 @@ def delete_documents(
             for source in sources:
                 if not store.delete_document(source):
                     known = store.sources()
-                    near = nearest(source, known)
                     found = f"{folder}: no document {source!r}"
-                    expected = f"did you mean {near!r}?" if near else f"one of its {len(known):,} documents"
+                    expected = did_you_mean(source, known) or f"one of its {len(known):,} documents"
                     raise UserError(found, expected, "correct the name; nothing was deleted")
             store.drop_orphans()
             tools = open_tools(folder, store, settings, open_encoder, open_model)

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.errors import UserError, nearest
+from graph.errors import UserError, did_you_mean
 from graph.store.columns.moved import MovedStrings, assembled
 from graph.store.columns.strings import is_consecutive, rows_among
 from graph.store.data import IndexData
@@ -84,8 +84,7 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
     known = sorted({key for values in rows for key in values})
     for condition in conditions:
         if condition.key not in known:
-            near = nearest(condition.key, known)
-            expected = f"did you mean {near!r}?" if near else "a key that some document has"
+            expected = did_you_mean(condition.key, known) or "a key that some document has"
             found = f"filter on {condition.key!r}: no document has it"
             raise UserError(found, expected, f"known keys: {', '.join(known)}")
     allowed_U = _rows_meeting(rows, conditions)

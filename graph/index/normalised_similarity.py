@@ -58,7 +58,7 @@ def pair_similarity(first: Floats, second: Floats, between: Floats) -> Floats:
 
     For the cosines, also normalised similarities may be given.
 
-    >>> pair_similarity(np.float32(0.6), np.float32(0.8), np.float32(0)).round(2).tolist()
+    >>> pair_similarity(np.array(0.6), np.array(0.8), np.array(0.0)).round(2).tolist()
     0.99
     """
     return np.asarray((first + second) / np.sqrt(2 + 2 * np.maximum(between, OPPOSITE)))

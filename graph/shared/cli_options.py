@@ -124,7 +124,8 @@ _PREVIEW = "Show this many rows and write nothing; --out is not needed."
 Preview = Annotated[int | None, option("N", OUTPUT, _PREVIEW, min=1)]
 AsJson = Annotated[bool, option("--json", OUTPUT, "Print the result as one JSON object.")]
 
-Limit = Annotated[int | None, option("N", LIMITS, "Use at most this many questions.", min=1)]
+_LIMIT = "Use at most this many questions (`eval support`: sentences; `eval alignment`: prompts)."
+Limit = Annotated[int | None, option("N", LIMITS, _LIMIT, min=1)]
 _CONVERSATIONS = (
     "Conversations of the run's dev rows to compare; by default 20 for `train export --gguf`, 16 for `serve check`."
 )

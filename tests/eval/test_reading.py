@@ -26,6 +26,7 @@ from graph.answer.prompt import NOT_FOUND
 from graph.answer.verifier import word_verifier
 from graph.errors import UserError
 from graph.types import CompletionRequest
+from tests.commands import run
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
 from tests.fakes import ScriptedModel
@@ -145,6 +146,22 @@ def test_the_choice_of_questions_does_not_depend_on_their_order_and_a_missing_sp
 @pytest.mark.parametrize("text", ["", "not in the documents", "[1]", "Unknown."])
 def test_an_answer_without_information_is_a_refusal(text: str) -> None:
     assert score_reading(text, ["1911"], {1}, 2).refuses == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--no-passages --index my-index", "--index with --no-passages: it would have no effect. Leave out one of"),
+        ("--no-passages --distractors 3", "--distractors with --no-passages: it would have no effect"),
+        ("--no-passages --top-k 5", "--top-k with --no-passages: it would have no effect"),
+        ("--index my-index --distractors 0", "--distractors with --index: it would have no effect"),
+        ("--mode dense", "--mode without --index: it would have no effect. Add --index, or leave it out"),
+        ("--top-k 5", "--top-k without --index: it would have no effect"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused_even_with_its_default(options: str, message: str) -> None:
+    refused = run("eval", "reading", "isles", "--model", "hf:any", *options.split())
+    assert isinstance(refused.exception, UserError) and message in str(refused.exception)
 
 
 def test_the_command_measures_every_model_and_writes_the_answers(tmp_path: Path) -> None:

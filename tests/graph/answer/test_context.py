@@ -40,7 +40,7 @@ def test_a_finding_that_does_not_fit_leaves_the_limit_of_the_others_as_it_is() -
     found = replace(evidence([1, 1, 1]), findings=(long, short))
     chosen = build_context(found, 2, TokenBudget(30, words))
     assert [excerpt.title for excerpt in chosen] == ["Found on the way", "", ""]
-    assert [excerpt.text for excerpt in chosen][0] == "Who? Ada"
+    assert chosen[0].text == "Who? Ada"
 
 
 def test_when_nothing_fits_the_error_states_the_length_needed() -> None:

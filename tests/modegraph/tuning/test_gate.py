@@ -4,7 +4,6 @@ import pytest
 
 from data_synth.reading.sets import ReadingQuestion
 from eval.reading import ReadingTask, score_text
-from eval.statistics import bootstrap_mean
 from graph.types import Excerpt
 from modegraph.tuning.gate import PairedAnswers, judge
 from modegraph.tuning.tune_report import figures_of
@@ -49,10 +48,9 @@ def test_a_model_that_is_better_by_more_than_chance_passes() -> None:
 
 
 def test_the_intervals_of_figures_and_verdict_use_the_same_seed() -> None:
-    found = figures_of({"held-out": BETTER}, seed=3)["held-out"]
-    f1 = [answer.score.f1 for answer in BETTER.tuned]
-    assert found["tuned"]["all"].f1 == bootstrap_mean(f1, seed=3) != bootstrap_mean(f1)
-    assert found["untuned"]["all"].questions == found["constant answer"]["all"].questions == 20
+    held_out = pair([WRONG] * 20, [f"Tarn {'bay ' * n}[1]" for n in range(20)])
+    found = figures_of({"held-out": held_out}, seed=3)["held-out"]["tuned"]["all"].f1
+    assert found == held_out.f1_difference(3) != held_out.f1_difference(0)
 
 
 @pytest.mark.parametrize(

@@ -266,14 +266,14 @@ def common_weights(folders: Sequence[Path], records: Sequence[RunRecord]) -> dic
             found = f"{folder}: trained for the rewards {weights}, but {weighted[0][0]} for {first}"
             remedy = "compare runs trained for the same reward, or name the reward with --reward COMPONENT=WEIGHT"
             raise UserError(found, "runs that were trained for the same reward", remedy)
-    remedy = "name the components to measure with --reward COMPONENT=WEIGHT, or train without this one"
-    return measurable_weights(first, str(weighted[0][0]), remedy)
+    return measurable_weights(first, str(weighted[0][0]), trained=True)
 
 
-def measurable_weights(
-    weights: Mapping[str, float], where: str, remedy: str = "leave this component out"
-) -> dict[str, float]:
-    """The weights that are not 0; UserError naming the first component that cannot be measured on a new text."""
+def measurable_weights(weights: Mapping[str, float], where: str, trained: bool = False) -> dict[str, float]:
+    """The weights that are not 0; UserError naming the first component that cannot be measured on a new text. `trained`: a run was trained for them."""
+    remedy = "leave this component out"
+    if trained:
+        remedy = "name the components to measure with --reward COMPONENT=WEIGHT, or train without this one"
     nonzero = {component: weight for component, weight in weights.items() if weight}
     for component in nonzero:
         if component not in REWARDS:

@@ -48,7 +48,7 @@ def list_cells(settings: MatrixSettings, base: Path, out: Path, open_encoder: Op
 
 
 def systems_of(settings: MatrixSettings) -> tuple[System, ...]:
-    """indexes × retrievers × models; a system's name joins the names of its parts. UserError for a system with neither retrieval nor a model, and for equal names."""
+    """indexes × retrievers × models, named by their parts. UserError for a system with neither retrieval nor a model, and for a repeated name."""
     systems: dict[str, System] = {}
     for (index, values), (retriever, retrieve), (model, spec) in product(
         settings.indexes.items(), settings.retrievers.items(), settings.models.items() or [("", "")]

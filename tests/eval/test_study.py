@@ -159,7 +159,10 @@ def test_studies_with_injected_faults_are_refused_by_errors_that_name_the_fault(
                     name: {**one, "settings": {"rewards": {"correct": 1.0, "gold": 0.5}}} for name, one in arms.items()
                 }
             },
-            "arm 'ms': the reward component 'gold' cannot be measured on new texts, so the reward would be incomplete. "
+            "arm 'ms': the reward component 'gold' cannot be measured",
+        ),
+        (
+            {"arms": {**arms, "dpo": arm("dpo", rewards={"gold": 0.5})}},
             "Expected components among correct, format, citations, length, variety. Leave this component out",
         ),
         ({"arms": {**arms, "dpo": arm("dpo", rewards={"correct": 1.0})}}, "arm 'dpo' is rewarded by {'correct': 1.0}"),

@@ -48,7 +48,7 @@ def test_exactly_the_generated_pages_are_marked_as_generated(pages: dict[str, st
         ["train", "ms", "--set", "betta=1"],
         ["config", "check", "no-such-file.yaml"],
         ["data", "validate", "no-such-file.jsonl"],
-        ["serve", "no-such-folder", "--host", "0.0.0.0"],
+        ["serve", "no-such-folder"],
     ],
     ids=" ".join,
 )

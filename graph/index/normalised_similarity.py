@@ -56,7 +56,7 @@ def _scaled(cosines: Floats, usual: Floats | np.float32) -> Floats:
 def pair_similarity(first: Floats, second: Floats, between: Floats) -> Floats:
     """cos(q, a + b) = (cos(q, a) + cos(q, b)) / √(2 + 2 cos(a, b)) for unit vectors a, b: the score of PropRAG's path of two propositions.
 
-    For the cosines, also normalised similarities may be given.
+    Normalised similarities may take the place of cosines.
 
     >>> pair_similarity(np.array(0.6), np.array(0.8), np.array(0.0)).round(2).tolist()
     0.99

@@ -347,8 +347,8 @@ class _Features:
         called_K = entries_in(data.entity_document_EU, ways.entity_K)
         of_entity_CK, best_of_entity_CK = self._near(self.entity_KD)
         sum_CK, best_sum_CK = self._near(unit_rows(query_D + self.entity_KD))
-        asked_Y1, asked_K = (self.vectors_YD @ query_D)[:, None], proposition_KD @ query_D
-        best_pair_CK = self._best_in(pair_similarity(asked_Y1, asked_K, self.vectors_YD @ proposition_KD.T), 0)
+        to_query_Y1, to_query_K = (self.vectors_YD @ query_D)[:, None], proposition_KD @ query_D
+        best_pair_CK = self._best_in(pair_similarity(to_query_Y1, to_query_K, self.vectors_YD @ proposition_KD.T), 0)
         best_C = self.both_CK.max(axis=1, initial=BELOW_ANY_SUM)
         columns = (
             self.own_C[bridge_X],

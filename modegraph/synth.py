@@ -40,7 +40,7 @@ def preferences(
     """Write preference pairs with contexts of increasing size to `out`, for questions with gold answers (in the format of examples/README.md).
 
     The options are those of `modegraph synth preferences` with the same names; without `writers` (model SPECs) gold sentences are quoted.
-    UserError for gold documents that are not in the index; and, after the folder is written, if more than half of the rows were dropped.
+    UserError for gold documents that are not in the index; and, after the folder is written, if it has no rows or more than half were dropped.
     """
     folder = Path(out)
     with show_progress(progress):
@@ -58,6 +58,8 @@ def preferences(
         )
         summary = write_dataset(folder, rows, PREFERENCES, origin)
     if summary.mostly_lost:
-        lost = f"{folder}: {sum(summary.drops.values()):,} rows were dropped, only {summary.rows:,} remain"
-        raise UserError(lost, "at least half of the rows to remain", f"see {folder}/README.md for the reasons")
+        dropped = sum(summary.drops.values())
+        lost = f"{dropped:,} rows were dropped, only {summary.rows:,} remain" if dropped else "no row could be made"
+        expected = "at least one row, and as many as were dropped"
+        raise UserError(f"{folder}: {lost}", expected, f"see {folder}/README.md for the reasons")
     return summary

@@ -39,6 +39,19 @@ def test_a_share_of_hard_negatives_outside_0_to_1_is_refused(isles: mg.Index, tm
     assert not (tmp_path / "pairs").exists()
 
 
+def test_a_dataset_that_lost_most_of_its_rows_or_has_none_is_an_error(isles: mg.Index, tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "questions.jsonl", QUESTIONS)
+    for changes, message in (
+        (
+            {"context_sizes": [99]},
+            r"pairs: 5 rows were dropped, only 0 remain\. Expected at least one row, and as many",
+        ),
+        ({"limit": 0}, r"pairs: no row could be made\. Expected at least one row"),
+    ):
+        with pytest.raises(mg.UserError, match=message):
+            mg.synth.preferences(isles, tmp_path / "questions.jsonl", tmp_path / "pairs", **changes)
+
+
 @pytest.mark.slow
 def test_models_trained_on_documents_can_be_compared(
     isles: mg.Index, tiny_run: mg.Run, pairs: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]

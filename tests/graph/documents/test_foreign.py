@@ -201,7 +201,9 @@ def test_hostile_files_are_read_or_refused_within_limits() -> None:
 def test_a_file_over_a_limit_is_refused_with_the_remedy(tmp_path: Path) -> None:
     slow, large = tmp_path / "slow.pdf", tmp_path / "large.pdf"
     slow.write_bytes(forms(14, 10)(Random(0), 0))
-    with pytest.raises(UserError, match=r"slow\.pdf: not read in 0\.3 s of processor time or 1\.8 s of elapsed time.*--file-seconds"):
+    with pytest.raises(
+        UserError, match=r"slow\.pdf: not read in 0\.3 s of processor time or 1\.8 s of elapsed time.*--file-seconds"
+    ):
         list(read_documents(slow, print, Limits(seconds=0.3)))
     large.write_bytes(bomb(b"BT (salt) Tj ET\n", 70)(Random(0), 1 << 20))
     with pytest.raises(UserError, match=r"large\.pdf: needs more than 128 MiB of memory.*--file-memory-mb"):

@@ -387,7 +387,7 @@ def verify_command(index: IndexFolder, as_json: AsJson = False) -> None:
         print_json({"index": str(index), "damage": [asdict(found) for found in damage]})
     elif damage:
         for found in damage:
-            print(f"{index}/{found.file}: {found.problem}; fix it with: {found.repair}")
+            print(f"{index}/{found.file}: {found.problem}; to fix it: {found.repair}")
     else:
         print(f"{index}: all files match their checksums")
     if damage:

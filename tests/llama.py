@@ -1,4 +1,4 @@
-"""A marker for tests that run llama.cpp, which skips them if its package is not installed."""
+"""A marker that skips tests of llama.cpp if the package xllamacpp is not installed."""
 
 import pytest
 

@@ -31,7 +31,7 @@ class Quote:
 class Question:
     """One question; `kind` is its type ("single", "multi", "boolean", …), `gold_sources` the documents that answer it.
 
-    `near` are the sentences of the answerable question that an unanswerable one was made from.
+    For an unanswerable question, `near` are the sentences that answer the question from which it was made.
     """
 
     id: str

@@ -80,7 +80,7 @@ STRATEGIES: dict[Mode, Strategy] = {
 
 
 def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
-    """Evidence for `query`, best first; the same query, index, settings (and model replies) always give the same evidence.
+    """Evidence for `query`, best first; the same query, index and settings (and the same model replies) always give the same evidence.
 
     The modes that can use a `model` call it; without one, they retrieve by rules. Raises UserError for an empty query and
     for a filter that no document matches. If the model becomes unavailable halfway, the evidence contains the results up to that

@@ -188,7 +188,7 @@ def model_to_train(spec: str) -> str:
     """The name by which training accepts the model of a SPEC; UserError for an engine that can only answer."""
     kind, _, target = spec.partition(":")
     if kind in KINDS and kind != "hf" and target:
-        expected = "hf:PATH_OR_NAME, or a name of `modegraph models list`"
+        expected = "hf:PATH_OR_NAME, or a name from `modegraph models list`"
         raise UserError(f"model {spec!r}: cannot be trained", expected, "choose another model")
     return target if kind == "hf" and target else spec
 

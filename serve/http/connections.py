@@ -223,7 +223,7 @@ class DrainingServer(uvicorn.Server):
             await asyncio.get_running_loop().connect_accepted_socket(self._protocol, connection)
 
     def _protocol(self) -> asyncio.Protocol:
-        """The protocol of a connection, constructed as uvicorn does."""
+        """The protocol of a connection, constructed as uvicorn constructs it."""
         protocol_class = self.config.http_protocol_class
         return protocol_class(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)  # type: ignore[call-arg]
 

@@ -32,7 +32,7 @@ from train.tiny import train_tiny
 
 pytestmark = with_vllm
 CALLS = 5 * 2 * 8
-"""The calls of the killed run: questions × context sizes (one and two passages) × samples."""
+"""The calls of a complete run: questions × context sizes (one and two passages) × samples."""
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +94,7 @@ def test_every_command_that_calls_a_model_runs_on_the_server(world: Path, server
         assert summary["rows"] + sum(summary["drops"].values()) > 0, command
         if command in ("preferences", "responses"):
             assert 0 < recorded_calls(world / command / "ledger.sqlite") <= served, (command, summary["drops"])
-        # The model was tuned on answering prompts; when it must explain a given answer, it mostly breaks the form.
+        # The model was tuned on prompts that ask for an answer; asked to explain a given answer, it mostly breaks the form.
         assert summary["rows"] > 0 or command != "responses"
         for file in (world / command).glob("*.jsonl"):
             assert validate_file(file).bad == (), command

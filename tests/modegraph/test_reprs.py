@@ -63,7 +63,9 @@ def test_markup_from_documents_and_models_is_escaped(index_with_markup: mg.Index
     question = f"Where is the Lantern Quarry? {HOSTILE_TEXT}"
     evidence = index_with_markup.retrieve(question, top_k=6)
     shown = check_markup(evidence._repr_html_())
-    assert shown.text.count("<script>alert(1)</script>") >= 3, "question, title and text should each show it as text"
+    assert shown.text.count("<script>alert(1)</script>") >= 3, (
+        "question, title and passage should each show the markup as plain text"
+    )
     model = ScriptedModel(
         lambda request: f"###Reason: {HOSTILE_TEXT} [1]\n###Answer: {HOSTILE_TEXT} [1] [2]", name=HOSTILE_TEXT
     )

@@ -38,7 +38,7 @@ SETTINGS: dict[str, type[TrainSettings]] = {
 class Job:
     """A stage's rows as groups of a prompt and its completions.
 
-    `trainer_of` makes the stage's trainer for the training rows with the given numbers, from settings of the same class.
+    `trainer_of` makes the stage's trainer for the training rows with the given numbers, from settings of the stage's class.
     `reference_groups` are scored without gradients before training; `reference_forwards` is the number of further forward passes over each
     row of a step, and with `reference_in_dev` also over each dev row. `copies` is the number of copies of the trained weights in memory.
     A batch that predicts more than `max_stored_logits` tokens recomputes its logits.

@@ -81,7 +81,7 @@ def test_a_sentence_gives_a_question_and_its_answer(sentence: str, question: str
         "Overtime by the end of the month in writing.",
     ],
 )
-def test_a_sentence_without_a_subject_or_a_whole_answer_gives_no_question(sentence: str) -> None:
+def test_an_unsuitable_sentence_gives_no_question(sentence: str) -> None:
     assert answers_by_question(sentence) == {}
 
 

@@ -1,4 +1,4 @@
-"""Reading sets from an index: the gold passage of a question contains its evidence or its answer; the rows of the command pass validation."""
+"""Reading sets from an index: the gold passage of a question contains its evidence or its answer; the rows that `modegraph synth reading` writes pass validation."""
 
 import json
 from pathlib import Path

@@ -101,7 +101,7 @@ def test_a_second_dataset_shares_nothing_with_the_other_splits_of_the_first(
     assert in_first & in_train[0] and not in_first & in_train[1]
 
 
-def test_a_question_that_the_other_dataset_also_has_keeps_its_split_there(
+def test_a_question_of_the_other_dataset_gets_the_split_that_it_has_in_that_dataset(
     hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
     first = write_rows(tmp_path / "first.jsonl", {**QUESTIONS[0], "split": "test"})

@@ -182,7 +182,7 @@ def test_a_stream_that_exceeds_its_time_limit_ends_with_an_error(stack: Stack, r
 
 @contextmanager
 def engine_that_closes_a_connection() -> Iterator[tuple[str, list[int]]]:
-    """The address of an engine and its number of chat requests per connection; the second request on the first connection closes that connection unanswered."""
+    """The address of an engine and its number of chat requests per connection; it closes the first connection at the second request, without an answer."""
     body = json.dumps({"choices": [{"index": 0, "message": {"content": "Hal [1]."}, "finish_reason": "stop"}]}).encode()
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     counts: list[int] = []

@@ -61,7 +61,7 @@ def test_a_replacement_index_is_used_even_if_its_generation_is_the_same(isles: P
 
 
 def test_a_different_index_of_the_same_size_and_time_is_detected(isles: Path, tmp_path: Path) -> None:
-    """Such a copy results from `cp -rp`, from a layer of a container image, or from a synchronisation tool that compares only time and size."""
+    """An index copied over another may have the same size and time, for example after `cp -rp` or in a layer of a container image."""
     build(tmp_path / "a", [Document("a", "A", "Tarn is a village.")])
     build(tmp_path / "b", [Document("a", "A", "Tarn is a harbour.")])
     before = (tmp_path / "a/manifest.json").stat()

@@ -47,7 +47,7 @@ def test_logps_are_sums_that_include_the_end_token_and_equal_the_slow_reference(
     assert logps.dtype == torch.float32
     assert logps.tolist() == pytest.approx(expected, abs=1e-4)
     assert expected[0] < 3 * expected[2] / 2, (
-        "the values should be sums, not means: that of three tokens should be below 1.5 times that of one token"
+        "the values should be sums, not means: the value for three tokens should be below 1.5 times the value for one token"
     )
 
 

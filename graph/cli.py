@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from graph.errors import UserError
-from graph.export.cli import export_command
-from graph.export.cli import register as register_copy
+from graph.export.cli import export_command, register_copy
 from graph.models.cli import register as register_models
 from graph.shared.cli_app import INDEXING, INPUT, MODEL, OUTPUT, Command, command, option
 from graph.shared.cli_options import (

@@ -136,7 +136,7 @@ _COPY = "The copy: a database if SRC is a folder, else a new folder."
 Target = Annotated[str, typer.Argument(metavar="DST", help=_COPY)]
 
 
-def register(app: typer.Typer, open_model: "OpenModel") -> None:
+def register_copy(app: typer.Typer, open_model: "OpenModel") -> None:
     @app.command(cls=Command, rich_help_panel=INDEXING)
     def copy(src: Source, dst: Target, as_json: AsJson = False) -> None:
         """Copy an index into a PostgreSQL database, or out of one.

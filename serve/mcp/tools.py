@@ -90,8 +90,8 @@ class AddArguments(NewDocument):
     collection: Collection = None
 
 
-class Result(BaseModel):
-    """A passage: characters start to end of the document `source`, and the page, if any; `url` opens it."""
+class DocumentText(BaseModel):
+    """Characters start to end of the document `source`; `url` opens it."""
 
     id: str
     title: str
@@ -100,6 +100,11 @@ class Result(BaseModel):
     source: str
     start: int
     end: int
+
+
+class Result(DocumentText):
+    """A passage: characters start to end of the document `source`, and the page, if any; `url` opens it."""
+
     page: int | None
     score: float
 
@@ -111,16 +116,9 @@ class SearchResults(BaseModel):
     mode: str
 
 
-class FetchedText(BaseModel):
+class FetchedText(DocumentText):
     """Characters start to end of the text of a document; there is more if `end` is less than `length`."""
 
-    id: str
-    title: str
-    url: str
-    text: str
-    source: str
-    start: int
-    end: int
     length: int
     metadata: dict[str, Any]
 

@@ -78,6 +78,18 @@ def test_a_part_of_a_message_is_read_from_its_assignment() -> None:
     ]
 
 
+def test_both_parts_of_an_alternative_and_a_question_about_a_misspelling_are_read() -> None:
+    tree = ast.parse(
+        "def f(x):\n    raise UserError('no x', did_you_mean(x, []) or f'one of {x}', did_you_mean(x, []))\n"
+    )
+    call = next(node for node in ast.walk(tree) if isinstance(node, ast.Call) and len(node.args) == 3)
+    assert [possible_texts(part, [tree], call) for part in call.args] == [
+        ["no x"],
+        ["did you mean …?", "one of …"],
+        ["did you mean …?", ""],
+    ]
+
+
 def test_a_reassigned_name_has_only_the_values_that_can_reach_the_call() -> None:
     tree = ast.parse(
         """

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from graph.errors import did_you_mean
 from tools.reference.markdown import page, table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +110,10 @@ def possible_texts(part: ast.expr, scopes: list[ast.AST], at: ast.AST) -> list[s
         return ["".join(piece.value if isinstance(piece, ast.Constant) else GAP for piece in part.values)]
     if isinstance(part, ast.IfExp):
         return [*possible_texts(part.body, scopes, at), *possible_texts(part.orelse, scopes, at)][:MAX_TEXTS]
+    if isinstance(part, ast.BoolOp):
+        return [text for value in part.values for text in possible_texts(value, scopes, at) if text][:MAX_TEXTS]
+    if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == did_you_mean.__name__:
+        return [f"did you mean {GAP}?", ""]
     if isinstance(part, ast.BinOp):
         return [
             left + right

@@ -456,7 +456,8 @@ def test_a_failed_request_of_a_view_is_announced(server: Running, visit: Visits,
     session = visit(server)
     session.page.route("**/v1/graph/layers*", lambda route: route.abort())
     session.open(f"/#{path}")
-    session.page.wait_for_selector(f"{view} .problem[role=alert]")
+    message = session.page.wait_for_selector(f"{view} .problem")
+    assert message.get_attribute("role") == "alert" and message.inner_text().strip()
     session.problems.clear()  # Chromium logs the expected failures.
 
 

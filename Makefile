@@ -79,7 +79,7 @@ release-check: $(READY)
 notebooks: $(READY)
 	@for notebook in examples/notebooks/*.ipynb; do echo "$$notebook"; OMP_NUM_THREADS=1 $(BIN)/jupyter-execute --timeout 600 $$notebook || exit 1; done
 
-# Runs the benchmarks that need neither an index nor public data sets; BENCH_MANUAL lists the others.
+# Runs the benchmarks that need no index, public data set or fetched model; BENCH_MANUAL lists the other files of benchmarks/.
 bench: $(READY)
 	@for script in $(filter-out $(BENCH_MANUAL),$(wildcard benchmarks/*.py)); do echo "$$script"; $(BIN)/python -P $$script --json || exit 1; done
 
@@ -105,4 +105,4 @@ $(CLIENTS)/ready: Makefile
 	@touch $(CLIENTS)/ready
 
 clean:
-	rm -rf .venv $(CLIENTS) $(VLLM) demo-run build *.egg-info .mypy_cache .cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv $(CLIENTS) $(VLLM) demo-run build dist *.egg-info .mypy_cache .cache .pytest_cache .ruff_cache .hypothesis

@@ -80,7 +80,7 @@ Beside = Annotated[
 SplitBy = Annotated[
     Literal["passages", "questions"],
     option(
-        "WHAT",
+        "UNIT",
         INPUT,
         "What no two splits share: passages and questions, or only `questions`, for questions that all need the same facts.",
     ),
@@ -271,16 +271,21 @@ def import_set(
     if kind == FEEDBACK:
         show_feedback(file, out, as_json)
         return
-    check_folder(out)
     if kind in (READING, SUPPORT, QA_FEEDBACK):
+        check_folder(out)
         import_rows(kind, file, out, config, settings, as_json)
         return
+    check_folder(out, "questions")
     pairs = list(read_items(file, pubmedqa)) if kind == "pubmedqa" else []
     questions = [question for _, question in pairs] or list(read_items(file, multiple_choice))
+    if not questions:
+        raise UserError(f"{file}: no rows", f"questions of {kind}", "check the file")
     out.mkdir(parents=True, exist_ok=True)
     rows = {"questions": write_jsonl(out / "questions.jsonl", questions)}
     if pairs:
         rows["documents"] = write_jsonl(out / CORPUS, (document for document, _ in pairs))
+    else:
+        (out / CORPUS).unlink(missing_ok=True)
     write_json(out / SUMMARY, {"made_by": MAKER, "origin": {"Imported from": kind}, **rows})
     if as_json:
         print_json({"out": str(out), **rows})

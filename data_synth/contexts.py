@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_synth.rows import Draft, Dropped
+from data_synth.rows import Draft, Dropped, sample_rows
 from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import answer_messages
 from graph.documents.questions import SPLITS, Question, check_gold, read_questions
@@ -115,7 +115,7 @@ class QuestionSelection:
         UserError for gold documents that are not in the index, or as in `pick_questions`.
         """
         picked = pick_questions(read_questions(self.file), self.splits)
-        distinct, duplicates = without_near_duplicates(sample_questions(picked, self.limit, self.seed)[:first])
+        distinct, duplicates = without_near_duplicates(sample_rows(picked, self.limit, self.seed)[:first])
         check_gold(distinct, frozenset(index.sources()))
         return distinct, duplicates
 
@@ -159,10 +159,3 @@ def pick_questions(questions: Sequence[Question], splits: Sequence[str]) -> list
         found = f"--split {' '.join(splits)}: no such questions"
         raise UserError(found, "at least one question of the splits", "choose another split")
     return picked
-
-
-def sample_questions(questions: Sequence[Question], count: int | None, seed: int) -> list[Question]:
-    """A sample of `count` questions in their original order, the same for the same ids and seed; all questions if `count` is None or too large."""
-    by_hash = sorted(questions, key=lambda question: content_id(str(seed), question.id))
-    sampled = {question.id for question in by_hash[:count]}
-    return [question for question in questions if question.id in sampled]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, get_origin, get_type_hints
 
 from graph.documents.questions import SPLITS, Question
+from graph.shared.ids import content_id
 from graph.types import Excerpt, Message
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ class Row(Protocol):
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
+
+SPLIT_OF = {"train": "train", "val": "dev", "validation": "dev", "dev": "dev", "test": "test"}
+"""Our name of each split of a published set."""
+
+
+def sample_rows(rows: Sequence[R], count: int | None, seed: int) -> list[R]:
+    """A sample of `count` rows in their original order, the same for the same ids and seed; all rows if `count` is None or too large."""
+    by_hash = sorted(rows, key=lambda row: content_id(str(seed), row.id))
+    sampled = {row.id for row in by_hash[:count]}
+    return [row for row in rows if row.id in sampled]
 
 
 MALFORMED = (KeyError, TypeError, IndexError, AttributeError, ValueError)
@@ -218,9 +229,16 @@ def row_from_json(kind: type[R], row: Mapping[str, Any], **read: Callable[[Any],
     """The inverse of `row_fields`; `read` converts fields that are stored in another way. KeyError for a missing key (callers add file and line)."""
     values = {}
     for name, hint in field_types(kind).items():
-        convert = read.get(name) or (tuple if get_origin(hint) is tuple else None)
+        convert = read.get(name) or (tuple_from_json if get_origin(hint) is tuple else None)
         values[name] = convert(row[name]) if convert else row[name]
     return kind(**values)
+
+
+def tuple_from_json(values: Any) -> tuple[Any, ...]:
+    """The items of a list as stored; TypeError for a string, whose letters would be the items."""
+    if isinstance(values, str):
+        raise TypeError(f"expected a list, got {values!r:.60}")
+    return tuple(values)
 
 
 def preference_to_json(row: PreferenceRow) -> dict[str, Any]:

@@ -221,8 +221,8 @@ def check(
     """Check that a server reproduces the prompts, log-probabilities and greedy tokens of training.
 
     Requests greedy replies, one at a time and 16 at once, from the adapter and from its base. Prints each fault on one line with its likely cause,
-    such as a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is a fault. The
-    tolerances suit a server in float32; docs/serving.md has figures for bfloat16.
+    such as a different chat template, or an adapter that is not loaded, is applied twice or has no effect. Exits with 1 if there is a fault
+    or if nothing could be compared. The tolerances suit a server in float32; docs/serving.md has figures for bfloat16.
     """
     from eval.server_parity.check import BATCHES, check_server, open_target, parity_text
     from eval.server_parity.faults import Tolerance
@@ -232,5 +232,5 @@ def check(
             running, name, run, base_name, conversations or max(BATCHES), Tolerance(tolerance, token_tolerance)
         )
     print_json(asdict(report)) if as_json else print(parity_text(report))
-    if report.faults:
+    if report.faults or not report.measured:
         raise typer.Exit(1)

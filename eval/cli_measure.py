@@ -157,7 +157,7 @@ FormOption = Annotated[
 
 
 def check_passages(context: typer.Context, no_passages: bool, index: Path | None) -> None:
-    """UserError for an option of the passages that is given on the command line but has no effect there."""
+    """UserError for an option about the passages that is given on the command line but would have no effect."""
     unused, why, remedy = ["mode", "top_k"], "without --index", "add --index, or leave it out"
     if no_passages:
         unused, why, remedy = ["index", "distractors", *unused], "with --no-passages", "leave out one of the two"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from data_synth.reading.reading_form import ReadingScore, score_reading
 from data_synth.reading.reading_rows import Distractors, contains_answer, words_of
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
+from data_synth.rows import sample_rows
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, figure_or_dash
 from graph.answer.citations import check_citations, own_citations, short_answer
@@ -96,9 +97,7 @@ def pick_questions(source: ReadingSet, split: str | None, limit: int | None, see
     if not candidates:
         splits = ", ".join(sorted({question.split for question in source.questions}))
         raise UserError(f"{source.name}: no questions of split {split!r}", f"one of {splits}", "choose another --split")
-    sample = sorted(candidates, key=lambda question: content_id(str(seed), question.id))[:limit]
-    order = {question.id: index for index, question in enumerate(source.questions)}
-    return sorted(sample, key=lambda question: order[question.id])
+    return sample_rows(candidates, limit, seed)
 
 
 def gold_tasks(

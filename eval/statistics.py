@@ -290,7 +290,10 @@ def compare_seeds(
 
 
 def check_paired_seeds(seeds: Mapping[str, Collection[int]], baseline: str) -> None:
-    """UserError naming the first system whose seeds are not those of `baseline`, and a seed that only one of the two has; and for over MAX_SEEDS seeds."""
+    """UserError naming the first system whose seeds are not those of `baseline`, and a seed that only one of the two has.
+
+    Also UserError for several systems with more than MAX_SEEDS seeds.
+    """
     for name, system_seeds in seeds.items():
         unpaired = sorted(set(system_seeds) ^ set(seeds[baseline]))
         if unpaired:

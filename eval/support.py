@@ -55,7 +55,8 @@ def read_support(file: Path, split: str | None = None, limit: int | None = None,
     labels = {row.supported for row in rows}
     if len(labels) < 2:
         found = f"{file}: {len(rows):,} rows" + (f" of split {split}" if split else "")
-        raise UserError(found, "both supported and unsupported sentences", "choose another file or split")
+        remedy = "choose another file or split, or a larger --limit"
+        raise UserError(found, "both supported and unsupported sentences", remedy)
     return rows
 
 

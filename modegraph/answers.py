@@ -13,6 +13,7 @@ from typing import Literal, Self
 import graph.types
 import serve.pipeline
 from graph.errors import UserError
+from graph.shared.console import counted
 from modegraph.arguments import Model, model_of, spec_of
 from modegraph.notebook import answer_html, evidence_html
 from modegraph.runs import Run
@@ -37,7 +38,7 @@ class Evidence(graph.types.Evidence):
         return show_evidence(self)
 
     def __repr__(self) -> str:
-        return f"Evidence({self.query!r}, {len(self.passages)} passages, mode={self.trace.mode!r})"
+        return f"Evidence({self.query!r}, {counted(len(self.passages), 'passage')}, mode={self.trace.mode!r})"
 
     def _repr_html_(self) -> str:
         return evidence_html(self)
@@ -61,7 +62,7 @@ class Answer(serve.pipeline.Answer):
         return show_answer(self)
 
     def __repr__(self) -> str:
-        return f"Answer({self.text!r}, {len(self.citations)} citations, model={self.model!r})"
+        return f"Answer({self.text!r}, {counted(len(self.citations), 'citation')}, model={self.model!r})"
 
     def _repr_html_(self) -> str:
         return answer_html(self)
@@ -97,6 +98,9 @@ async def streaming_backend(model: Model) -> AsyncIterator[ChatBackend]:
 
 
 def _backend_in_memory(model: Model) -> ChatBackend:
+    if isinstance(model, str | Run) and spec_of(model).startswith("vllm:"):
+        remedy = "use ask, or start vLLM yourself and give openai:NAME@URL"
+        raise UserError(f"{model} does not stream", STREAMING_MODELS, remedy)
     language_model = model_of(model)
     if isinstance(language_model, ServedLlamaModel):
         return ServedLlamaBackend(language_model)

@@ -96,7 +96,7 @@ _LAST_MODEL_LOCK = Lock()
 
 
 def model_of(model: Model) -> LanguageModel:
-    """The open model; one given as a SPEC or a run is opened, and stays open until another is given."""
+    """The open model; one given as a SPEC or a run is opened, and stays open until another is given or its folder changes."""
     if not isinstance(model, str | Run):
         return model
     spec = spec_of(model)

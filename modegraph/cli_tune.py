@@ -63,7 +63,8 @@ def register(app: typer.Typer) -> None:
             print_json(asdict(plan)) if as_json else print(plan)
             return
         result = run_tune(documents, out, chosen)
-        print_json(result.record) if as_json else print(result, flush=True)
+        print_json(result.record) if as_json else print(result)
         if serve:
+            sys.stdout.flush()  # execv discards what is buffered
             command_line = serve_arguments(result.folder, result.model)
             os.execv(sys.executable, [sys.executable, "-P", "-m", *command_line])

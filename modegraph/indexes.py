@@ -22,6 +22,7 @@ from graph.errors import UserError
 from graph.index.index import FreshIndex
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
+from graph.shared.console import counted
 from graph.shared.home import local_path
 from graph.shared.modes import ABSTAIN_AT, DEFAULT_MODE, Mode
 from graph.types import LanguageModel
@@ -110,7 +111,7 @@ class Index:
 
         UserError as in `retrieve`, for a model that cannot be opened or refuses the request, and when the model becomes unavailable.
         """
-        chosen = _retrieve_settings("ask", mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
+        chosen = _ask_settings("ask", mode, top_k, where, max_answer_tokens, settings)
         opened_verifier = open_verifier(verifier) if verifier is not None else None
         language_model = model_of(model)
         evidence = self._evidence(question, chosen, language_model)
@@ -139,7 +140,7 @@ class Index:
         """Like `ask_stream`, for use in an event loop: `async for piece in index.astream(…)`."""
         from modegraph.answers import AsyncAnswerStream
 
-        chosen = _retrieve_settings("astream", mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
+        chosen = _ask_settings("astream", mode, top_k, where, max_answer_tokens, settings)
         opened_verifier = open_verifier(verifier) if verifier is not None else None
         return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, opened_verifier))
 
@@ -213,7 +214,7 @@ class Index:
         return source in self.sources
 
     def __repr__(self) -> str:
-        return f"Index({str(self.folder)!r}, {len(self)} documents, generation {self.generation})"
+        return f"Index({str(self.folder)!r}, {counted(len(self), 'document')}, generation {self.generation})"
 
     def _repr_html_(self) -> str:
         return index_html(self.status())
@@ -297,6 +298,14 @@ def _retrieve_settings(
 ) -> RetrieveSettings:
     conditions = (where,) if isinstance(where, str) else tuple(where)
     return parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "where": conditions, **settings}, call)
+
+
+def _ask_settings(
+    call: str, mode: Mode, top_k: int, where: str | Sequence[str], max_answer_tokens: int, settings: dict[str, Any]
+) -> RetrieveSettings:
+    if max_answer_tokens < 1:
+        raise UserError(f"{call}: max_answer_tokens = {max_answer_tokens}", "at least 1", "raise it")
+    return _retrieve_settings(call, mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
 
 
 def _raise_if_too_many_failed(folder: Path) -> None:

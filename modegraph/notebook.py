@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NewType
+from unicodedata import east_asian_width
+
+from graph.shared.console import counted
 
 if TYPE_CHECKING:
     from eval.tables import Table
@@ -52,7 +56,8 @@ def notebook_view(*parts: Html) -> str:
 
 
 MAX_PASSAGES = 5
-MAX_CHARACTERS = 30
+MAX_WIDTH = 30
+"""The largest width of a box's text, in characters."""
 WIDTH, HEIGHT, GAP_X, GAP_Y = 210, 30, 36, 12
 """Sizes of a box and of the gaps between boxes, in pixels."""
 
@@ -94,13 +99,14 @@ def node_paths(evidence: Evidence) -> list[list[Node]]:
 
 
 def clip(words: str) -> str:
-    """The words on one line, cut to fit a box.
+    """The words on one line, cut to fit a box; a Chinese, Japanese or Korean character takes the width of two others.
 
-    >>> clip("short"), clip("a line that is longer than any box can be")
-    ('short', 'a line that is longer than an…')
+    >>> clip("short"), clip("a line that is longer than any box can be"), clip("東京は日本の首都であり、世界最大の都市")
+    ('short', 'a line that is longer than an…', '東京は日本の首都であり、世界…')
     """
     line = " ".join(words.split())
-    return line if len(line) <= MAX_CHARACTERS else line[: MAX_CHARACTERS - 1] + "…"
+    widths = list(accumulate(2 if east_asian_width(character) in "FW" else 1 for character in line))
+    return line if not line or widths[-1] <= MAX_WIDTH else line[: bisect_right(widths, MAX_WIDTH - 1)] + "…"
 
 
 def _svg_line(start: tuple[int, int], end: tuple[int, int]) -> str:
@@ -129,7 +135,7 @@ def evidence_html(evidence: Evidence) -> str:
 def cost_line(evidence: Evidence) -> Html:
     """One line: mode, seconds, model calls if any, and why the search stopped early, if it did."""
     trace = evidence.trace
-    calls = f" · {trace.model_calls:,} model calls" if trace.model_calls else ""
+    calls = f" · {counted(trace.model_calls, 'model call')}" if trace.model_calls else ""
     stopped = f" · stopped: {trace.stopped}" if trace.stopped else ""
     return text(f"{trace.mode} · {trace.seconds + trace.encoder_seconds:.2f} s{calls}{stopped}", "soft")
 

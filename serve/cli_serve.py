@@ -42,7 +42,10 @@ Adapters = Annotated[
         "Serve a LoRA adapter as a separate model; NAME alone for an adapter of the openai: server. Repeatable.",
     ),
 ]
-VllmPython = Annotated[str, option("FILE", MODEL, "Python of the environment that has vLLM, if not this one.")]
+VllmPython = Annotated[
+    str,
+    option("FILE", MODEL, "Python of the environment that has vLLM; by default MODEGRAPH_VLLM_PYTHON, else this one."),
+]
 VllmArguments = Annotated[
     list[str] | None,
     option("--vllm-arg ARG", MODEL, "Argument to pass to vLLM: --vllm-arg=--max-model-len=4096. Repeatable."),

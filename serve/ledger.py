@@ -236,7 +236,7 @@ class Ledger:
             return _CachedCall(completion, seconds)
         fields = (key, self.name, completion.text, completion.prompt_tokens, completion.completion_tokens)
         microseconds = round(1e6 * seconds)
-        with self._lock:
+        with self._lock, suppress(UnicodeEncodeError):  # a lone surrogate, which no database can store
             self._calls.put((*fields, row_hash(*fields, microseconds), microseconds))
         stored = self._lookup(key)
         return _CachedCall(stored.completion if stored is not None else completion, seconds)

@@ -12,7 +12,7 @@ from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import check_citations
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.prompt import NOT_FOUND, parse_answer
-from graph.answer.support import NotChecked, SupportChecker, Unsupported, without_unsupported
+from graph.answer.support import NotChecked, SupportChecker, Unsupported, is_only_headings, without_unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.retrieve.parts.query import usage_of
@@ -109,7 +109,7 @@ def cite(
     if drop_unsupported:
         shown = {part: without_unsupported(text, unsupported) for part, (text, unsupported) in shown.items()}
     texts = {part: text for part, (text, _) in shown.items()}
-    if drop_unsupported and shown["answer"][1] and not texts["answer"]:
+    if drop_unsupported and shown["answer"][1] and is_only_headings(texts["answer"]):
         texts["answer"] = NOT_FOUND
     unsupported = tuple(sentence for _, sentences in shown.values() for sentence in sentences)
     trace, usage = evidence.trace, usage_of([completion] if excerpts else [], seconds)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from graph.answer.support import Unsupported
 from graph.explain import Clue, Explanation, Lead, ModeRank
 from graph.retrieve.hops.mode import SEEDS
+from graph.shared.console import counted
 from graph.shared.ids import shown_id
 from graph.text.sentences import spell_out_row, spell_out_rows
 from graph.types import Absence, Evidence, Excerpt, Passage, Scored
@@ -26,12 +27,12 @@ def show_evidence(evidence: Evidence) -> str:
     if evidence.summaries:
         lines += ["Summaries", ""]
     for rank, summary in enumerate(evidence.summaries, start=1):
-        location = f"layer {summary.item.layer} · from {len(summary.item.members)} passages"
+        location = f"layer {summary.item.layer} · from {counted(len(summary.item.members), 'passage')}"
         lines += [wrapped(f"{rank}. {summary.score:.3f} · {location}", ""), wrapped(summary.item.text), ""]
     if evidence.findings:
         lines += ["Intermediate findings", ""]
     for finding in evidence.findings:
-        origin = f"from {len(finding.passage_ids)} passages"
+        origin = f"from {counted(len(finding.passage_ids), 'passage')}"
         lines += [wrapped(f"{finding.score:.2f} · {finding.question} · {origin}", ""), wrapped(finding.answer), ""]
     absent = [f"{line}.", ""] if (line := _absence_line(evidence.absence)) else []
     return "\n".join([*absent, *(lines or ["Nothing found.", ""])]).rstrip("\n")
@@ -47,7 +48,7 @@ def show_answer(answer: Answer) -> str:
         lines += ["", wrapped(f"Reason: {answer.reason}", "")]
     for number, citation in answer.citations.items():
         origin = " · attributed, not cited by the model" if citation.attributed else ""
-        heading = wrapped(f"[{number}] {citation.title} · {location_of(citation)}{origin}", "")
+        heading = wrapped(f"[{number}] {location_of(citation)}{origin}", "")
         lines += ["", heading, passage_text(citation)]
         quoted = (spell_out_row(quote.text, citation.text, citation.header) for quote in citation.quotes)
         lines += [wrapped(f"Closest: “{text}”") for text in dict.fromkeys(quoted)]
@@ -79,7 +80,7 @@ def show_paths(evidence: Evidence) -> str:
     lines = [wrapped(step, "- ") for step in evidence.trace.steps]
     for rank, found in enumerate(evidence.passages, start=1):
         path = evidence.paths[rank - 1] if evidence.paths else (f"score {found.score:.3f}",)
-        heading = wrapped(f"{rank}. {found.item.title} · {location_of(found.item)}", "")
+        heading = wrapped(f"{rank}. {location_of(found.item)}", "")
         lines += [heading, wrapped(" → ".join(("question", *path)))]
     return "\n".join([f"How it was found ({evidence.trace.mode})", *lines])
 
@@ -123,22 +124,25 @@ def _notes(answer: Answer) -> Iterator[str]:
 
 def _cost_line(cost: Cost, what: str) -> str:
     tokens = f"{cost.prompt_tokens:,} + {cost.completion_tokens:,} tokens"
-    calls = f"{cost.calls:,} model call{'' if cost.calls == 1 else 's'}, {tokens}, " if cost.calls else ""
+    calls = f"{counted(cost.calls, 'model call')}, {tokens}, " if cost.calls else ""
     replayed = f" ({cost.replayed:,} from the ledger, with their original time)" if cost.replayed else ""
     return f"{what}: {calls}{cost.seconds:.2f} s{replayed}"
 
 
 def _passage_heading(rank: int, found: Scored[Passage]) -> str:
-    return wrapped(f"{rank}. {found.score:.3f} · {found.item.title} · {location_of(found.item)}", "")
+    return wrapped(f"{rank}. {found.score:.3f} · {location_of(found.item)}", "")
 
 
 def location_of(item: Passage | Excerpt) -> str:
-    """The source, page and offsets of a passage or excerpt, with the short id of a passage, for `modegraph explain`; of a summary, the number of passages."""
+    """The title (if any), source, page and offsets of a passage or excerpt, and a passage's short id, for `modegraph explain`; of a summary, the title and
+    the number of passages.
+    """
+    title = f"{item.title} · " if item.title else ""
     if isinstance(item, Excerpt) and not item.source:
-        return f"from {len(item.members)} passages"
+        return f"{title}from {counted(len(item.members), 'passage')}"
     page = f" p. {item.page}," if item.page is not None else ""
     identity = f" · {shown_id(item.id)}" if isinstance(item, Passage) else ""
-    return f"{item.source}{page} {item.start}–{item.end}{identity}"
+    return f"{title}{item.source}{page} {item.start}–{item.end}{identity}"
 
 
 def wrapped(text: str, indent: str = INDENT) -> str:
@@ -162,7 +166,7 @@ def show_explanation(explanation: Explanation) -> str:
     heading = f"{explanation.mode} does not rank it" if first.rank is None else f"How {explanation.mode} found it"
     clues = [*_clues("words", explanation.words), *_clues("names", explanation.names)]
     parts = [
-        [wrapped(f"{passage.title} · {location_of(passage)}", ""), passage_text(passage)],
+        [wrapped(location_of(passage), ""), passage_text(passage)],
         list(_rank_table(explanation.standings)),
         [heading, *_path(first)],
         ["Words and names of the question (and the number of passages that have each)", *clues],
@@ -215,7 +219,7 @@ def _links(explanation: Explanation) -> Iterator[str]:
 def _lead(lead: Lead) -> str:
     how = "a title of this passage" if lead.by_title else "which this passage also mentions"
     followed = "followed" if lead.followed else f"not followed, like all links of passages after the first {SEEDS}"
-    location = f"no. {lead.rank:,} without links, {lead.passage.title} · {location_of(lead.passage)}"
+    location = f"no. {lead.rank:,} without links, {location_of(lead.passage)}"
     return f"{location}: “{lead.proposition}” mentions “{lead.entity}”, {how}; link score {lead.worth:.3f}, {followed}"
 
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.context import rank_excerpts, token_budget
-from graph.answer.prompt import NOT_FOUND, FormSplitter, Part, with_title
-from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGate, Unsupported
+from graph.answer.prompt import NOT_FOUND, REASON_KIND, FormSplitter, Kind, Part, with_title
+from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGate, Unsupported, is_only_headings
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.text.prompting import quote
@@ -68,7 +68,8 @@ class MessageParts:
     `handling` decides what happens to sentences that the passages do not support. With "drop", the verifier checks each paragraph as it ends,
     and if no sentence of the answer remains, the answer becomes "not in the documents"; with "mark", the whole text is checked at the end;
     with "ignore", nothing is checked. With `fallback`, a note and the best passage are appended to text without an answer, unless the client set
-    the format or the model called a tool. `question` is the question that the text answers.
+    the format or the model called a tool. `question` is the question that the text answers. With `reason`, only sections of this kind are
+    shown as reasoning.
     """
 
     def __init__(
@@ -79,8 +80,9 @@ class MessageParts:
         verifier: Verifier | None = None,
         fallback: bool = False,
         question: str = "",
+        reason: Kind | None = None,
     ) -> None:
-        self._excerpts, self._question = excerpts, question
+        self._excerpts, self._question, self._reason = excerpts, question, reason
         self._fallback = fallback and form
         self._splitter = FormSplitter() if form else None
         checker = SupportChecker(excerpts, None if handling == "ignore" else verifier, question)
@@ -155,7 +157,8 @@ class MessageParts:
         shown = self._show(self._splitter.finish() if self._splitter is not None else [])
         shown = shown.then(self._delta_of(self._reasoning.finish(), self._content.finish()))
         if self._splitter is not None and self._content.is_emptied:
-            shown = shown.then(self._delta_of("", self._content.append(NOT_FOUND)))
+            refusal = _SECTION_GAP + NOT_FOUND if self._content.shown else NOT_FOUND
+            shown = shown.then(self._delta_of("", self._content.append(refusal)))
         if not self._fallback or self.answered:
             return shown
         self._fallback = False
@@ -166,7 +169,8 @@ class MessageParts:
         for part in parts:
             if part.is_reasoning:
                 content += self._content.finish()
-                reasoning += self._reasoning.feed(part)
+                if self._reason in (None, part.kind):
+                    reasoning += self._reasoning.feed(part)
             else:
                 reasoning += self._reasoning.finish()
                 content += self._content.feed(part)
@@ -185,7 +189,8 @@ def fallback_answer(excerpts: Sequence[Excerpt]) -> str:
         return NO_ANSWER
     quotation = quote(check_citations(with_title(excerpts[0]), 0).text)
     if len(quotation) > QUOTED_CHARS:
-        quotation = f"{quotation[:QUOTED_CHARS].rpartition(' ')[0]} …"
+        end = quotation.rfind(" ", QUOTED_CHARS // 2, QUOTED_CHARS)  # -1 in a language without spaces
+        quotation = f"{quotation[: end if end > 0 else QUOTED_CHARS]} …"
     return f"{NO_ANSWER} The passage that best matches the question: {quotation} [1]"
 
 
@@ -245,8 +250,8 @@ class _Field:
 
     @property
     def is_emptied(self) -> bool:
-        """Whether sentences were dropped and nothing remains of the complete text."""
-        return self._support is not None and bool(self._support.dropped) and not self.shown
+        """Whether sentences were dropped and no other one remains of the complete text."""
+        return self._support is not None and bool(self._support.dropped) and is_only_headings(self.shown)
 
     def unsupported(self) -> list[Unsupported]:
         """The sentences that the passages do not seem to support."""
@@ -333,7 +338,7 @@ async def stream_answer(
             )
         else:
             chunks = not_found_chunks({"model": name})
-        parts = MessageParts(prompt.excerpts, form=True)
+        parts = MessageParts(prompt.excerpts, form=True, reason=REASON_KIND[prompt.form])
         async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
             async for chunk in open_chunks:
                 usage = chunk.get("usage") or usage

@@ -48,20 +48,12 @@ MISSING_ITEMS = {
 
 FIXTURES_BY_MARKER = {
     "browser": {"browser", "visit"},
-    "server": {
-        "stack",
-        "shared_stack",
-        "server",
-        "server_without_model",
-        "scripted_server",
-        "feedback_server",
-        "server_with_key",
-        "postgres",
-    },
+    "server": {"stack", "shared_stack", "postgres"},
+    "process": {"wheel", "site"},
     "model": {"minilm", "tiny", "tiny_llama", "tiny_adapter", "learner", "base", "world", "fetched"},
 }
-"""The fixtures that give a test a marker, if it uses them directly or indirectly. Tests in tests/serve/http are marked `server`, tests whose file imports
-subprocess or multiprocessing `process`."""
+"""The fixtures that give a test a marker, if it uses them directly or indirectly. Tests in tests/serve/http, and those whose file imports `Running`, are
+marked `server`; tests whose file imports subprocess or multiprocessing, `process`."""
 HTTP_TESTS = Path(__file__).parent / "serve" / "http"
 
 
@@ -72,9 +64,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, needed in FIXTURES_BY_MARKER.items():
             if fixtures & needed:
                 item.add_marker(marker)
-        if item.path.is_relative_to(HTTP_TESTS):
+        names = set(vars(getattr(item, "module", None) or object))
+        if "Running" in names or item.path.is_relative_to(HTTP_TESTS):
             item.add_marker("server")
-        if {"subprocess", "multiprocessing"} & set(vars(getattr(item, "module", None) or object)):
+        if {"subprocess", "multiprocessing"} & names:
             item.add_marker("process")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)

@@ -28,7 +28,7 @@ class SmallDisk:
 
 @contextmanager
 def mounted_disk(folder: Path) -> Iterator[SmallDisk]:
-    """A disk with ample free space, mounted until the block ends; skips the test if no disk can be mounted."""
+    """A disk with ample free space, mounted until the block ends; the test is skipped if no disk can be mounted."""
     folder.mkdir()
     try:
         _run("mount", "-t", "tmpfs", "-o", f"size={AMPLE_BYTES}", "tmpfs", str(folder))

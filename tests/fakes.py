@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import wait
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from graph.models.encoder import unit_rows
 from graph.shared.ids import content_id
 from graph.text.sentences import split_units
 from graph.types import AnswerForm, Completion, CompletionRequest, Floats, Message, Prompts
+from tests.servers import QuietHandler, http_server
 
 
 class HashEncoder:
@@ -90,7 +91,7 @@ class ChatServer:
     running: int = 0
     max_running: int = 0
     cut_off: int = 0
-    """The number of streams whose client disconnected before the end."""
+    """The number of requests whose client disconnected before the end of the reply."""
 
 
 Reply = Callable[[dict[str, Any], int], "str | tuple[int, str]"]
@@ -109,7 +110,7 @@ def chat_server(
     statuses = iter(tokenize_statuses)
     lock = threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             models = [] if window is None else [{"id": "tiny", "object": "model", "max_model_len": window}]
             self._send_json(200, json.dumps({"object": "list", "data": models}))
@@ -127,7 +128,10 @@ def chat_server(
             answer = reply(body, number)
             with lock:
                 state.running -= 1
-            if isinstance(answer, str) and body.get("stream"):
+            if wait([self.connection], 0):  # nothing more is sent on it, so it is readable only once it is closed
+                with lock:
+                    state.cut_off += 1
+            elif isinstance(answer, str) and body.get("stream"):
                 self._send_stream(body, answer)
             else:
                 self._send_json(*((200, _chat_completion(body, answer)) if isinstance(answer, str) else answer))
@@ -151,20 +155,9 @@ def chat_server(
                 with lock:
                     state.cut_off += 1
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            pass
-
-    class Server(ThreadingHTTPServer):
-        request_queue_size = 128
-
-    server = Server(("127.0.0.1", 0), Handler)
-    state = ChatServer(f"http://127.0.0.1:{server.server_address[1]}/v1")
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with http_server(Handler) as address:
+        state = ChatServer(f"{address}/v1")
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def word_count(body: dict[str, Any]) -> int:

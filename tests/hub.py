@@ -3,12 +3,12 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import huggingface_hub.constants
 import pytest
+
+from tests.servers import QuietHandler, http_server
 
 ANSWER = b'{"id": "owner/there", "siblings": []}'
 
@@ -18,7 +18,7 @@ def hub(status: int) -> Iterator[tuple[str, list[str]]]:
     """A hub that answers every request with `status`; yields its address and the requested paths."""
     paths: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             paths.append(self.path)
             self.send_response(status)
@@ -30,15 +30,8 @@ def hub(status: int) -> Iterator[tuple[str, list[str]]]:
 
         do_HEAD = do_GET
 
-        def log_message(self, *args: object) -> None: ...
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", paths
-    finally:
-        server.shutdown()
-        server.server_close()
+    with http_server(Handler) as address:
+        yield address, paths
 
 
 def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> None:

@@ -27,7 +27,7 @@ SETTINGS = {"fsync": "off", "listen_addresses": "127.0.0.1", "unix_socket_direct
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """Run a server until the block ends; yields its superuser's connection string. Skips the test if no server can be started.
+    """Run a server until the block ends, and yield its superuser's connection string. Skip the test if no server can be started.
 
     PostgreSQL refuses to run as root, so root runs it as the user nobody, who owns the folder and everything in it.
     """

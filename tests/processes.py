@@ -46,18 +46,24 @@ def answers(url: str) -> bool:
 
 def parsers_below(parent: int) -> set[int]:
     """The children of a process that parse documents."""
-    found = subprocess.run(
-        ["ps", "-o", "pid=,args=", "--ppid", str(parent)], capture_output=True, text=True, check=False
-    )
-    return {int(line.split()[0]) for line in found.stdout.splitlines() if "graph.documents.parse.child" in line}
+    return programs_below(parent, ["graph.documents.parse.child"])
 
 
 def programs_below(parent: int, names: Collection[str]) -> set[int]:
-    """The children of a process that run programs with these names."""
-    found = subprocess.run(
-        ["ps", "-o", "pid=,comm=", "--ppid", str(parent)], capture_output=True, text=True, check=False
-    )
-    return {int(line.split()[0]) for line in found.stdout.splitlines() if line.split()[1] in names}
+    """The children of a process that have one of these names on their command line."""
+    lines = _ps("-o", "pid=,args=", "--ppid", parent)
+    return {int(line.split()[0]) for line in lines if any(name in line for name in names)}
+
+
+def command_lines() -> list[str]:
+    """The command lines of all processes."""
+    return _ps("-eww", "-o", "args=")
+
+
+def _ps(*options: object) -> list[str]:
+    """The lines that `ps` prints; none if it finds no process."""
+    command = ["ps", *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False).stdout.splitlines()
 
 
 def runs(process: int) -> bool:

@@ -1,18 +1,14 @@
-"""Every shipped configuration parses with its settings class, and every field of every settings class is read."""
+"""The expected configurations are shipped, with the recipes of their papers, and every field of every settings class is read."""
 
 import ast
-import importlib
-import pkgutil
+import re
 from pathlib import Path
 
 import pytest
 
-from data_synth.reading.reading_rows import ImportSettings
-from eval.run.config import MatrixSettings
-from eval.study import StudySettings
-from graph.config import Settings, load_settings
-from serve.http.settings import ServerSettings
+from graph.config import Settings, load_settings, settings_class
 from tests.places import ROOT
+from tests.test_layers import FILES
 from train.run.settings import (
     DpoSettings,
     MsSettings,
@@ -24,7 +20,6 @@ from train.run.settings import (
     VerifierSettings,
 )
 
-FOLDERS = ("graph", "data_synth", "train", "serve", "eval")
 KINDS: dict[str, type[Settings]] = {
     "tiny": TinySettings,
     "sft": SftSettings,
@@ -33,8 +28,8 @@ KINDS: dict[str, type[Settings]] = {
     "reward": RewardSettings,
     "selector": SelectorSettings,
     "verifier": VerifierSettings,
-    "serve": ServerSettings,
 }
+"""The settings class of each training command; the names of its configs begin with the command."""
 LAUNCHERS = sorted((ROOT / "configs" / "accelerate").glob("*.yaml"))
 CONFIGS = sorted({*(ROOT / "configs").rglob("*.y*ml")} - {*LAUNCHERS})
 MODELS = ("qwen2.5-0.5b", "qwen2.5-7b", "llama-3.1-8b", "ministral-8b")
@@ -51,22 +46,6 @@ SAME_IN_MS_AND_DPO = (
 )
 
 
-def kind_of(file: Path) -> type[Settings]:
-    """The settings class of a config: by its folder for eval, data and study, else by the part of its name before the first hyphen (<stage>-<model>.yaml)."""
-    folders: dict[str, type[Settings]] = {"eval": MatrixSettings, "data": ImportSettings, "study": StudySettings}
-    if file.parent.name in folders:
-        return folders[file.parent.name]
-    return KINDS[file.stem.partition("-")[0]]
-
-
-@pytest.mark.parametrize("file", CONFIGS, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_every_shipped_config_parses(file: Path) -> None:
-    assert file.parent.name in ("train", "tiny", "serve", "eval", "data", "study"), (
-        "add the settings class of a new folder of configs to `kind_of`"
-    )
-    load_settings(kind_of(file), file)
-
-
 def test_the_expected_configs_are_shipped() -> None:
     names = {file.relative_to(ROOT / "configs").as_posix() for file in CONFIGS}
     stages = ("sft", "ms", "dpo")
@@ -80,6 +59,7 @@ def test_the_expected_configs_are_shipped() -> None:
         "train/reward-qwen2.5-0.5b.yaml",
         "study/k-responses.yaml",
     }
+    assert {file.parent.name for file in CONFIGS} == {"train", "tiny", "serve", "eval", "data", "study"}
     assert [file.stem for file in LAUNCHERS] == ["ddp", "deepspeed-zero2", "fsdp"]
 
 
@@ -111,7 +91,7 @@ def test_ms_and_dpo_configs_start_from_the_output_of_sft_and_share_its_data_and_
         for stage in ("ms", "dpo"):
             later = file.with_name(file.name.replace("sft-", f"{stage}-", 1))
             if later.exists():
-                run = load_settings(kind_of(later), later).model_dump()
+                run = load_settings(KINDS[stage], later).model_dump()
                 assert (run["model"], run["quantise"], run["lora"]) == (sft.output, sft.quantise, None), later
                 assert (run["data"], run["precision"]) == (sft.data, sft.precision), later
 
@@ -130,18 +110,18 @@ def test_the_recipe_of_graphmpa_is_the_default() -> None:
     assert (settings.learning_rate, settings.batch_size, settings.epochs) == (1e-5, 4, 2)
 
 
-@pytest.mark.parametrize("file", [file for file in CONFIGS if file.parent.name == "train"], ids=lambda file: file.stem)
+WITH_A_RECIPE = [
+    file for file in CONFIGS if file.stem.startswith(("sft-", "ms-", "dpo-")) and not re.search("reader|k64", file.stem)
+]
+
+
+@pytest.mark.parametrize("file", WITH_A_RECIPE, ids=lambda file: file.stem)
 def test_a_training_config_has_the_recipe_of_its_paper(file: Path) -> None:
     """Every config for pairs or for K = 8 has GraphMPA's recipe; configs for SFT have it with the learning rate of an adapter.
 
-    EXO's recipe: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4. The configs for smollm2, the readers, the reward
-    model, the selectors and the verifier have different recipes.
+    EXO's recipe: β_r = β_π = .5, learning rate 1e-6, 1 epoch, K = 4. The configs of the readers and those for K = 64 have no paper's recipe.
     """
-    values = load_settings(kind_of(file), file).model_dump()
-    if file.stem.startswith(("sft-reader", "reward", "selector", "verifier")) or file.stem.endswith(
-        ("smollm2", "reader")
-    ):
-        return
+    values = load_settings(KINDS[file.stem.partition("-")[0]], file).model_dump()
     recipe = (values["learning_rate"], values["epochs"], values["batch_size"] * values["gradient_accumulation"])
     rate = 2e-4 if file.stem.startswith("sft-") else 1e-5
     assert recipe == ((1e-6, 1, 4) if "exo" in file.stem else (rate, 2, 4))
@@ -149,41 +129,17 @@ def test_a_training_config_has_the_recipe_of_its_paper(file: Path) -> None:
         assert (values["beta"], values["beta_reward"], values["responses"]) == (0.5, 0.5, 4)
 
 
-def all_settings_classes() -> list[type[Settings]]:
-    """Every settings class in FOLDERS."""
-    for folder in FOLDERS:
-        package = importlib.import_module(folder)
-        for module in pkgutil.walk_packages(package.__path__, f"{folder}."):
-            if module.name.endswith("settings"):
-                importlib.import_module(module.name)
-    found: list[type[Settings]] = []
-    waiting = [Settings]
-    while waiting:
-        for kind in waiting.pop().__subclasses__():
-            waiting.append(kind)
-            found.append(kind)
-    return sorted({kind for kind in found if kind.__module__.split(".")[0] in FOLDERS}, key=lambda kind: kind.__name__)
-
-
-def attributes_read() -> set[str]:
-    """Every name read as an attribute (`settings.beta`) anywhere in FOLDERS."""
-    names: set[str] = set()
-    for file in [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        names |= {
-            node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-        }
-    return names
-
-
 @pytest.mark.long
 def test_every_field_of_every_settings_class_is_read() -> None:
-    read = attributes_read()
-    unread = [
-        f"{k.__module__}.{k.__name__}.{name}"
-        for k in all_settings_classes()
-        for name in k.model_fields
-        if name not in read
-    ]
+    """A field is read if its name is read as an attribute (`settings.beta`) in any of our files."""
+    kinds: list[type[Settings]] = []
+    read: set[str] = set()
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and any("Settings" in ast.unparse(base) for base in node.bases):
+                kinds.append(settings_class(f"{'.'.join(file.relative_to(ROOT).with_suffix('').parts)}:{node.name}"))
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                read.add(node.attr)
+    unread = [f"{kind.__module__}.{kind.__name__}.{name}" for kind in kinds for name in kind.model_fields.keys() - read]
     assert not unread
-    assert {kind.__name__ for kind in all_settings_classes()} >= {"TinySettings", "LoraSettings", "MsSettings"}
+    assert {kind.__name__ for kind in kinds} >= {"LoraSettings", "MsSettings", "TuneSettings", "Key"}

@@ -1,4 +1,4 @@
-"""The last line of a test run: the numbers of skipped tests, by missing item."""
+"""The markers of tests that start a server, and the last line of a test run: the numbers of skipped tests, by missing item."""
 
 import ast
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import missing_item
+from tests.conftest import missing_item, pytest_collection_modifyitems
 from tests.places import ROOT
 
 OTHER_REASONS = {
@@ -86,3 +86,10 @@ def test_every_skip_reason_names_a_missing_item_or_is_listed_here() -> None:
     found = {reason for file in (ROOT / "tests").rglob("*.py") for reason in reasons_in(file)}
     assert len(found) > 20
     assert {reason for reason in found if missing_item(reason) is None} == OTHER_REASONS
+
+
+def test_make_quick_leaves_out_the_tests_of_a_file_that_starts_a_server(request: pytest.FixtureRequest) -> None:
+    file = pytest.Module.from_parent(request.session, path=ROOT / "tests/serve/engines/test_engine_fields.py")
+    items = [item for item in file.collect() if isinstance(item, pytest.Item)]
+    pytest_collection_modifyitems(items)
+    assert items and all(item.get_closest_marker("server") for item in items)

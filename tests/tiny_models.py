@@ -14,7 +14,7 @@ CONTEXT_TOKENS = 512
 
 
 def write_tiny_llama(folder: Path) -> Path:
-    """Write the model, with random weights from seed 0, into `folder`; returns the folder."""
+    """Write the model, with random weights from seed 0, into `folder`; return the folder."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -4,18 +4,17 @@ import itertools
 import os
 import signal
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from serve.engines.child import free_port
 from tests.processes import answers, until
+from tests.servers import QuietHandler, http_server
 
 PYTHON = os.environ.get("MODEGRAPH_VLLM_PYTHON", "")
 READY_SECONDS = 600
@@ -78,7 +77,7 @@ def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
     """The URL of a relay to the server that passes on `completions` POST requests and kills the server at the next one."""
     left = itertools.count(completions, -1)
 
-    class Relay(BaseHTTPRequestHandler):
+    class Relay(QuietHandler):
         def do_GET(self) -> None:
             self.pass_on(None)
 
@@ -101,10 +100,5 @@ def relay_that_kills(server: Server, completions: int) -> Iterator[str]:
                 self.end_headers()
                 self.wfile.write(content)
 
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Relay) as relay:
-        threading.Thread(target=relay.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{relay.server_port}/v1"
-        relay.shutdown()
+    with http_server(Relay) as address:
+        yield f"{address}/v1"

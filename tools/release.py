@@ -23,7 +23,7 @@ QUESTION, SOURCE = "Who bred the blue quince?", "petra-olavson.md"
 
 
 def main() -> None:
-    """Build the wheel, install it and test it; exits at the first step that fails."""
+    """Build the wheel, install it and test it; exit at the first step that fails."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--extras", default="offline", help="extras of the wheel to install")
     parser.add_argument("--keep", type=Path, help="folder to copy the sdist and the wheel to")
@@ -75,7 +75,7 @@ def version() -> str:
 
 
 def try_installed(wheel: Path, extras: str, work: Path) -> str:
-    """Install the wheel in an empty environment, then index the examples and ask QUESTION, both outside the repository; returns one line on the result."""
+    """Install the wheel in an empty environment, then index the examples and ask QUESTION, both outside the repository; return one line on the result."""
     environment, outside = work / "environment", work / "outside"
     outside.mkdir()
     venv.create(environment, with_pip=True)

@@ -10,6 +10,8 @@ Legend: n examples, F features, T trees, V nodes of all trees, concatenated; B b
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -63,12 +65,12 @@ def read_labelled(
     return rows, content_id(*map(checksum, files))
 
 
-def check_apart(what: str, ids: Mapping[str, Mapping[Any, str]], expected: str, remedy: str) -> None:
-    """UserError for keys in two splits, with their number and up to MAX_NAMED ids; `what` is the word for one of them, `ids` maps each split's keys to ids."""
+def check_apart(kind: str, ids: Mapping[str, Mapping[Any, str]], expected: str, remedy: str) -> None:
+    """UserError for keys in two splits, with their number and up to MAX_NAMED ids; `kind` is the word for one of them, `ids` maps each split's keys to ids."""
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
         if shared := sorted(ids[second][key] for key in ids[first].keys() & ids[second].keys()):
             listed = ", ".join(shared[:MAX_NAMED]) + (", …" if len(shared) > MAX_NAMED else "")
-            raise UserError(f"{len(shared):,} {what}s in both {first} and {second}: {listed}", expected, remedy)
+            raise UserError(f"{len(shared):,} {kind}s in both {first} and {second}: {listed}", expected, remedy)
 
 
 def check_both_classes(where: str, label: str, labelled: Sequence[bool], remedy: str) -> None:
@@ -76,6 +78,20 @@ def check_both_classes(where: str, label: str, labelled: Sequence[bool], remedy:
     if not 0 < sum(labelled) < len(labelled):
         found = f"{where}: {sum(labelled):,} of {len(labelled):,} rows are {label}"
         raise UserError(found, "both classes in every split", remedy)
+
+
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """The name of each folder; if two have the same name, their paths from the folder that contains them all.
+
+    >>> distinct_names([Path("/runs/a"), Path("/runs/b")]), distinct_names([Path("/runs/a/index"), Path("/runs/b/index")])
+    (['a', 'b'], ['a/index', 'b/index'])
+    """
+    paths = [folder.resolve() for folder in folders]
+    names = [path.name for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    above = os.path.commonpath([path.parent for path in paths])
+    return [path.relative_to(above).as_posix() for path in paths]
 
 
 def stated_origin(folder: Path) -> dict[str, str]:
@@ -228,8 +244,16 @@ def threshold_for(probability_n: Doubles, label_n: Ints, target_recall: float) -
     0.4
     """
     relevant = np.sort(probability_n[label_n == 1])[::-1]
-    count = int(np.ceil(target_recall * len(relevant) - 1e-9))
-    return float(relevant[max(count, 1) - 1])
+    return float(relevant[count_of(target_recall, len(relevant)) - 1])
+
+
+def count_of(share: float, total: int) -> int:
+    """The smallest number that is at least a share of `total`, and at least 1; a product that is above an integer only by rounding counts as this integer.
+
+    >>> count_of(0.5, 3), count_of(1 - 0.42, 100), count_of(0.0, 3)
+    (2, 58, 1)
+    """
+    return max(math.ceil(share * total - 1e-9), 1)
 
 
 def reliability(probability_n: Doubles, label_n: Ints) -> tuple[Bin, ...]:

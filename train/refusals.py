@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from graph.answer.prompt import NOT_FOUND
 from graph.errors import UserError
 from train.model.logps import unwrapped
 from train.model.packing import LogpsOf, TokenizedGroup
@@ -50,6 +51,18 @@ def refusal_signs(groups: Sequence[TokenizedGroup], refusal: Sequence[int]) -> T
             begins_alike = completion[0] == refusal[0]
             found.append(float(completion == tuple(refusal)) if begins_alike else -1.0)
     return torch.tensor(found)
+
+
+def check_refusals(groups: Sequence[TokenizedGroup], refusal: Sequence[int], refusing_rows: int) -> None:
+    """UserError if no first token distinguishes rows that refuse (by their text, `refusing_rows`) from rows that answer. The groups are made by `with_refusals`."""
+    signs_R = refusal_signs(groups, refusal)
+    if refusing_rows < len(signs_R) and (signs_R >= 0).all():
+        found = f"anchor_refusals: all {len(signs_R):,} completions begin with the same token as a refusal"
+        remedy = "unset anchor_refusals, or use a chat template that writes nothing before an answer"
+        raise UserError(found, "answers that begin differently", remedy)
+    if refusing_rows and (signs_R < 0).all():
+        found = f"anchor_refusals: {refusing_rows:,} of {len(signs_R):,} rows refuse, and none of them begins like {NOT_FOUND!r}"
+        raise UserError(found, f"refusals that are {NOT_FOUND!r} alone", "change the rows, or unset anchor_refusals")
 
 
 def log_complement(logps_R: Tensor) -> Tensor:

@@ -1,10 +1,12 @@
 """Trains a reward model on preference pairs with TRL's RewardTrainer, and adds its rewards, from 0 to 1, to scored responses as a component.
 
-Training starts from a full language model whose head is replaced by a new one with a single output, read at a text's last token.
+Training starts from a full language model whose head is replaced by a new one with a single output. It is read at a text's last token other than the
+pad token: the end token, or, if a tokenizer pads with its end token, the token before it.
 Legend: B texts of a batch, T tokens."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -120,10 +122,11 @@ def score_texts(folder: Path, prompts: Sequence[Sequence[Message]], responses: S
     config = model.config.get_text_config()
     config.pad_token_id = tokenizer.pad_token_id
     longest = max((len(row.ids) for row in rows), default=0)
-    if longest > config.max_position_embeddings:
+    window = getattr(config, "max_position_embeddings", sys.maxsize)
+    if longest > window:
         number = [len(row.ids) for row in rows].index(longest)
         found = f"a prompt and response of {longest:,} tokens together; the response is {responses[number]!r:.60}"
-        expected = f"at most the model's context of {config.max_position_embeddings:,} tokens"
+        expected = f"at most the model's context of {window:,} tokens"
         raise UserError(found, expected, "leave the row out")
     check_rotation(config, [len(row.ids) for row in rows])
     batches = [rows[first : first + SCORING_BATCH_SIZE] for first in range(0, len(rows), SCORING_BATCH_SIZE)]

@@ -19,12 +19,13 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainin
 from transformers.trainer_utils import EvalLoopOutput
 
 from data_synth.reading.reading_form import score_reading
-from graph.answer.prompt import NOT_FOUND
+from graph.answer.citations import short_answer
+from graph.answer.prompt import NOT_FOUND, is_no_answer
 from graph.errors import UserError
 from train.model.load import device, load_tokenizer
 from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_row, tokenize_rows
 from train.model.packing import LogpsOf, TokenizedGroup, choose_layout
-from train.refusals import anchor_refusals, with_refusals
+from train.refusals import anchor_refusals, check_refusals, with_refusals
 from train.run.conversations import Conversation, read_conversations
 from train.run.data import check_fit
 from train.run.loop import (
@@ -62,7 +63,7 @@ def train_sft(settings: SftSettings) -> RunRecord:
 
 
 def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> SftData:
-    """The groups of train.jsonl and dev.jsonl; UserError for an unusable or over-long row, and for `eval_steps` without dev rows."""
+    """The groups of train.jsonl and dev.jsonl; UserError for an unusable or over-long row, for `eval_steps` without dev rows, and as in `check_refusals`."""
     folder = Path(settings.data)
     dev_file = folder / "dev.jsonl"
     train = read_conversations(folder / "train.jsonl")
@@ -82,7 +83,9 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
     if not settings.anchor_refusals:
         return data
     refusal = tokenize_row(tokenizer, train[0].prompt, NOT_FOUND).completion
-    return replace(data, train=[with_refusals(group, refusal[0]) for group in data.train], refusal=refusal)
+    train_groups = [with_refusals(group, refusal[0]) for group in data.train]
+    check_refusals(train_groups, refusal, sum(is_no_answer(short_answer(row.completion)) for row in train))
+    return replace(data, train=train_groups, refusal=refusal)
 
 
 def evenly_spaced_rows(rows: Sequence[Any], count: int) -> list[Any]:

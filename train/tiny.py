@@ -29,6 +29,7 @@ from graph.documents.read import read_documents
 from graph.errors import UserError
 from graph.shared.console import say, track
 from graph.shared.progress import note_progress
+from graph.text.prompting import escape_special_tokens
 from train.run.data import read_preferences
 from train.run.loop import quiet_libraries
 from train.run.record import RunRecord
@@ -108,7 +109,8 @@ def new_llama(settings: TinySettings, tokenizer: PreTrainedTokenizerFast) -> Any
 
 def token_stream(texts: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> Tensor:
     """All texts end to end, each followed by a blank line: int64[tokens]. They contain no end token, which only fine-tuning teaches."""
-    return torch.tensor([token for text in texts for token in tokenizer(f"{text}\n\n")["input_ids"]])
+    plain = (escape_special_tokens(f"{text}\n\n", tokenizer) for text in texts)
+    return torch.tensor([token for text in plain for token in tokenizer(text)["input_ids"]])
 
 
 def random_blocks(stream: Tensor, batch_size: int, block_tokens: int, steps: int, seed: int) -> Iterator[Tensor]:

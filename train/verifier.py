@@ -44,6 +44,8 @@ from train.classifiers import (
     check_apart,
     check_both_classes,
     closing_sections,
+    count_of,
+    distinct_names,
     draw_reliability,
     fit_forest,
     library_versions,
@@ -73,7 +75,7 @@ class RealSet:
 
 @dataclass(frozen=True)
 class VerifierRecord:
-    """How a verifier was trained, and its figures on test. `data` maps each dataset's folder name to its fingerprint,
+    """How a verifier was trained, and its figures on test. `data` maps each dataset's name (`distinct_names`) to its fingerprint,
     `real` lists the datasets of the second stage.
 
     `kinds`: the number of claims of each kind and the share marked as unsupported. `rule`: the figures of a simple baseline,
@@ -111,12 +113,13 @@ class Claims:
         return self.readings.features_nF
 
 
-def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], dict[str, str]]:
-    """The rows of each split, and the fingerprint of each folder, by the folder's name; UserError for unusable data."""
+def read_claims(folders: Sequence[Path]) -> tuple[dict[str, list[ClaimRow]], list[str]]:
+    """The rows of each split, and the fingerprint of each folder; UserError for unusable data."""
     rows: dict[str, list[ClaimRow]] = {split: [] for split in SPLITS}
-    fingerprints = {}
+    fingerprints = []
     for folder in folders:
-        folder_rows, fingerprints[folder.resolve().name] = _read_folder(folder, "`modegraph synth claims`")
+        folder_rows, fingerprint = _read_folder(folder, "`modegraph synth claims`")
+        fingerprints.append(fingerprint)
         for split, split_rows in folder_rows.items():
             rows[split] += split_rows
     remedy = "make claims from more documents, or add another --data"
@@ -148,7 +151,7 @@ def read_real(folder: Path, names: Sequence[str]) -> tuple[dict[str, dict[str, l
                 sets[name][split].append(row)
     for name, set_rows in sets.items():
         for split, split_rows in set_rows.items():
-            where, remedy = f"{folder}, {name}, {split}", "leave the set out of `real_sets`"
+            where, remedy = f"{folder}, {name}, {split}", "add such rows, or name only other sets in `real_sets`"
             check_both_classes(where, "unsupported", [not row.supported for row in split_rows], remedy)
     _check_passages({split: [row for set_rows in sets.values() for row in set_rows[split]] for split in REAL_SPLITS})
     return sets, fingerprint
@@ -165,8 +168,11 @@ def _read_folder(folder: Path, made_by: str) -> tuple[dict[str, list[ClaimRow]],
 
 
 def _check_passages(rows: Mapping[str, Sequence[ClaimRow]]) -> None:
-    """UserError if two splits have rows with the same passages."""
-    passages = {split: {(row.passage, *row.further): row.id for row in rows.get(split, ())} for split in SPLITS}
+    """UserError if two splits share a passage."""
+    passages = {
+        split: {passage: row.id for row in rows.get(split, ()) for passage in (row.passage, *row.further)}
+        for split in SPLITS
+    }
     remedy = "make the data again, from all documents in one run"
     check_apart("passage", passages, "splits that share no passage", remedy)
 
@@ -273,12 +279,14 @@ WEIGHT_DECIMALS = 4
 def train_verifier(settings: VerifierSettings) -> VerifierRecord:
     """Read, train, measure and save; UserError, before training, for unusable data or an output folder that exists."""
     with fresh_folder(Path(settings.output), about=about_run("verifier", settings)) as folder:
-        rows, fingerprints = read_claims([Path(name) for name in settings.data])
+        folders = [Path(name) for name in settings.data]
+        rows, fingerprints = read_claims(folders)
         real, licence_of = dict[str, dict[str, list[ClaimRow]]](), dict[str, str]()
         if settings.real:
-            real_folder = Path(settings.real)
-            real, fingerprints[real_folder.resolve().name] = read_real(real_folder, settings.real_sets)
-            licence_of = licences(real_folder)
+            folders.append(Path(settings.real))
+            real, fingerprint = read_real(folders[-1], settings.real_sets)
+            fingerprints.append(fingerprint)
+            licence_of = licences(folders[-1])
         wall_start, processor_start = time.perf_counter(), time.process_time()
         splits = {split: claims_of(split_rows) for split, split_rows in rows.items()}
         milliseconds = 1000 * (time.process_time() - processor_start) / sum(map(len, rows.values()))
@@ -297,7 +305,7 @@ def train_verifier(settings: VerifierSettings) -> VerifierRecord:
         probability_n = probability_of_readings(verifier, test.readings)
         bins = reliability(probability_n, test.label_n)
         record = VerifierRecord(
-            data=fingerprints,
+            data=dict(zip(distinct_names(folders), fingerprints, strict=True)),
             real=tuple(
                 _real_set(verifier, name, licence_of.get(name, "not stated"), claims) for name, claims in sets.items()
             ),
@@ -372,8 +380,8 @@ def threshold_of(supported_n: NDArray[np.float64], false_marks: float) -> float:
     >>> round(threshold_of(np.array([0.1, 0.2, 0.95, 0.99]), 0.25), 6), threshold_of(np.array([0.1, 0.2]), 0.5)
     (0.950001, 0.5)
     """
-    below = np.sort(supported_n)[: int(np.ceil((1 - false_marks) * len(supported_n)))]
-    return float(np.clip(below[-1] + 1e-6, EVEN_ODDS, 1.0))
+    below = np.sort(supported_n)[count_of(1 - false_marks, len(supported_n)) - 1]
+    return max(float(below) + 1e-6, EVEN_ODDS)
 
 
 def rule_marks(rows: Sequence[ClaimRow]) -> NDArray[np.bool_]:

@@ -135,7 +135,7 @@ def reordered(sentence: PassageSentence, rng: random.Random) -> str:
 def renamed(sentence: PassageSentence, rng: random.Random) -> str:
     """The sentence with a pronoun inside it replaced by the title, and with some people called by their last names."""
     title = _BRACKETS.sub("", sentence.title)
-    text = _OBJECT.sub(f" {title}", sentence.text, count=1) if title else sentence.text
+    text = _OBJECT.sub(lambda _: f" {title}", sentence.text, count=1) if title else sentence.text
     return _PERSON.sub(lambda match: match[1] if rng.random() < 0.5 else match[0], text)
 
 

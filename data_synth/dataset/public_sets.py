@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from data_synth.claims.claims import ClaimRow
-from data_synth.rows import MALFORMED, Dropped, ResponseRow, Sampling
+from data_synth.rows import MALFORMED, SPLIT_OF, Dropped, ResponseRow, Sampling
 from graph.answer.prompt import answer_messages
 from graph.answer.support import support_row
 from graph.documents.questions import split_by_hash
@@ -42,7 +42,7 @@ def pubmedqa(row: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         "gold_ids": [source],
         "type": "boolean",
         "options": {label: label for label in LABELS},
-        "split": row["split"],
+        "split": SPLIT_OF[row["split"]],
         "reasoning": row["reasoning"],
     }
     return document, question
@@ -58,7 +58,7 @@ def multiple_choice(row: Mapping[str, Any]) -> dict[str, Any]:
         "answers": [row["answer"]],
         "type": "choice",
         "options": options,
-        "split": row["split"],
+        "split": SPLIT_OF[row["split"]],
         "reasoning": row.get("reasoning", ""),
     }
 
@@ -88,7 +88,6 @@ def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
 
 
 SUPPORT_ROWS, SET_README, LICENCE = "rows.jsonl", "README.md", "Licence:"
-SUPPORT_SPLITS = {"train": "train", "val": "dev", "dev": "dev", "test": "test"}
 NO_PASSAGE = "a row without a passage or a sentence"
 
 
@@ -118,9 +117,9 @@ def support_claims(files: Mapping[str, Path]) -> Iterator[ClaimRow | Dropped]:
     for name, file in files.items():
         for line, raw in read_jsonl(file):
             row = support_row(raw, f"{file} line {line}")
-            if row.split not in SUPPORT_SPLITS:
+            if row.split not in SPLIT_OF:
                 found = f"{file} line {line}: split is {row.split!r}"
-                raise UserError(found, f"one of {', '.join(SUPPORT_SPLITS)}", "fix the row")
+                raise UserError(found, f"one of {', '.join(SPLIT_OF)}", "fix the row")
             first, *further = [passage for passage in row.passages if passage.strip()] or [""]
             if not first or not row.claim.strip():
                 yield Dropped(NO_PASSAGE)
@@ -132,7 +131,7 @@ def support_claims(files: Mapping[str, Path]) -> Iterator[ClaimRow | Dropped]:
                 claim=row.claim,
                 supported=row.supported,
                 kind=row.kind,
-                split=SUPPORT_SPLITS[row.split],
+                split=SPLIT_OF[row.split],
                 further=tuple(further),
                 dataset=name,
             )

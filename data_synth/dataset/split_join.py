@@ -11,7 +11,7 @@ from typing import Any
 from data_synth.dataset.validate import form_of
 from data_synth.relevance.relevance_form import read_gold_questions, with_sentences
 from data_synth.rows import MALFORMED, Form, split_files
-from graph.documents.questions import SPLITS, read_question_rows
+from graph.documents.questions import read_question_rows
 from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
@@ -54,8 +54,8 @@ def may_assign(stated: str | None, split: str) -> bool:
 def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
     """The form of the rows, and the rows, read lazily.
 
-    UserError for a folder without data files or if there are no rows; while the rows are read, for a row of another kind, a malformed row,
-    an unknown split or a repeated id.
+    UserError for a folder without data files or if there are no rows; while the rows are read, for a row of another kind, a bad row
+    or a repeated id.
     """
     files = [file for folder in folders for file in files_of(folder)]
     first = next(((file, values) for file in files for _, values in read_jsonl(file)), None)
@@ -85,11 +85,11 @@ def _rows(form: Form[Any], files: Iterable[Path]) -> Iterator[Any]:
             raise UserError(f"{where}: a row of {row_form.name}", expected, "join data of one kind only")
         try:
             row = form.from_json(values)
+            problems = form.problems(row)
         except MALFORMED as problem:
-            found = f"{where}: {type(problem).__name__} {problem}"
-            raise UserError(found, expected, "list the bad rows with `modegraph data validate`") from None
-        if row.split not in SPLITS:
-            raise UserError(f"{where}: split {row.split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
+            problems = [f"{type(problem).__name__} {problem}"]
+        if problems:
+            raise UserError(f"{where}: {problems[0]}", expected, "list the bad rows with `modegraph data validate`")
         if row.id in first_at:
             found = f"{where}: id {row.id!r} appears twice"
             raise UserError(found, "unique ids", f"remove this row, or the one at {first_at[row.id]}")

@@ -98,7 +98,7 @@ def validate_file(file: Path) -> Validation:
             continue
         checks = checks or checks_of(values, f"{file} line {line}")
         problems = problems_of(values, checks[1])
-        row_id = str(values.get("id", ""))
+        row_id = "" if values.get("id") is None else str(values["id"])
         if row_id and row_id in ids:
             problems.append(f"id {row_id!r} also appears above")
         ids.add(row_id)

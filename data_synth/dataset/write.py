@@ -191,22 +191,26 @@ def _count_table(head: str, counts: Mapping[str, int]) -> str:
 
 def markdown_table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     lines: list[Iterable[object]] = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    cells = [[str(cell).replace("|", r"\|") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 
 SUMMARY, CARD, LEDGER, UNFINISHED = "summary.json", "README.md", "ledger.sqlite", ".unfinished"
 ROWS_PER_BATCH = 1000
 
 
-def check_folder(folder: Path) -> None:
-    """UserError unless `folder` is new, empty, an earlier dataset, or the remains of an interrupted run."""
+def check_folder(folder: Path, key: str = "form") -> None:
+    """UserError unless `folder` is new, empty, an earlier dataset whose summary has `key`, or the remains of an interrupted run.
+
+    "form" is in the summaries of rows, "questions" in those of imported questions: neither replaces all files of the other.
+    """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file", "a folder to write to", "choose another --out")
     files = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     other = [name for name in files if not name.startswith((LEDGER, UNFINISHED))]
-    if other and not (_made_by_modegraph(folder / SUMMARY) or _made_by_modegraph(folder / UNFINISHED / SUMMARY)):
+    if other and not any(_made_by_modegraph(each / SUMMARY, key) for each in (folder, folder / UNFINISHED)):
         found = f"{folder}: contains other files ({min(other)!r})"
-        raise UserError(found, "a new folder or that of an earlier dataset", "choose another --out")
+        raise UserError(found, "a new folder, or that of an earlier dataset of this kind", "choose another --out")
 
 
 def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin: Mapping[str, str]) -> Summary:
@@ -272,12 +276,12 @@ def _move_into_place(unfinished: Path, folder: Path) -> None:
     unfinished.rmdir()
 
 
-def _made_by_modegraph(marker: Path) -> bool:
+def _made_by_modegraph(marker: Path, key: str = "form") -> bool:
     try:
         summary = json.loads(marker.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(summary, dict) and str(summary.get("made_by", "")).startswith(MAKER)
+    return isinstance(summary, dict) and str(summary.get("made_by", "")).startswith(MAKER) and key in summary
 
 
 def show_rows(rows: Sequence[R | Dropped], form: Form[R]) -> str:

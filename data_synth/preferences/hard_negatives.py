@@ -13,10 +13,17 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
 
 from data_synth.claims.claims import shape
-from data_synth.preferences.reasons import choices_of, holds_answer, normalise_answer, plain, tfidf_cosines, units_of
+from data_synth.preferences.reasons import (
+    choices_of,
+    cite,
+    holds_answer,
+    normalise_answer,
+    plain,
+    tfidf_cosines,
+    units_of,
+)
 from data_synth.preferences.support import sentences_of
 from data_synth.rows import Draft
 from graph.answer.citations import check_citations
@@ -156,7 +163,7 @@ def misread_context(draft: Draft, reason: str, answer: str, target: int, longer:
     sentences = list(quoted)
     scores = tfidf_cosines(f"{draft.question.text} {answer}", sentences)
     order = sorted(range(len(sentences)), key=lambda row: -scores[row])
-    cited = [_cited(sentences[row], quoted[sentences[row]]) for row in order]
+    cited = [cite(sentences[row], [quoted[sentences[row]]]) for row in order]
     return " ".join(fit_length(cited, target, longer))
 
 
@@ -191,13 +198,6 @@ def cite_in_turn(sentences: Sequence[str], cited: Sequence[int]) -> str:
     >>> cite_in_turn(["It rained.", "Tea."], [2, 1, 3])
     'It rained [2]. Tea [1] [3].'
     """
-    inner = [*cited[: len(sentences) - 1]]
-    last = cited[len(inner) :]
-    parts = [_cited(sentence, number) for sentence, number in zip_longest(sentences[:-1], inner)]
-    return " ".join([*parts, _cited(sentences[-1], *last)])
-
-
-def _cited(sentence: str, *numbers: int | None) -> str:
-    marks = "".join(f" [{number}]" for number in numbers if number is not None)
-    ending = sentence[-1] if sentence.endswith((".", "!", "?")) else "."
-    return f"{sentence.rstrip('.!?')}{marks}{ending}"
+    *inner, last = sentences
+    parts = [cite(sentence, cited[place : place + 1]) for place, sentence in enumerate(inner)]
+    return " ".join([*parts, cite(last, cited[len(inner) :])])

@@ -29,7 +29,6 @@ from data_synth.rows import (
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
 from graph.text.bm25 import terms_of
-from graph.text.prompting import quote
 from graph.types import Floats
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def preference_problems(row: PreferenceRow) -> list[str]:
     if not parsed.well_formed:
         problems.append("chosen is not of the form ###Reason: … ###Answer: …")
     chosen, rejected = (normalise_answer(each.answer) for each in (parsed, parse_answer(row.rejected)))
-    if chosen not in {normalise_answer(quote(answer)) for answer in row.answers}:
+    if chosen not in {normalise_answer(answer) for answer in row.answers}:
         expected = f"expected one of {list(row.answers)}"
         problems.append(f"chosen answers {parsed.answer!r}, which is not a gold answer; {expected}")
     if row.hard_negative == WRONG and rejected == chosen:

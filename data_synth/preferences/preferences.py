@@ -249,7 +249,8 @@ def preference_run(
     """(rows, their origin) for the selected questions, with contexts of up to `settings.top_k` excerpts.
 
     Rows are made lazily; `first` limits the number of questions.
-    UserError for gold documents that are not in the index, a share of hard negatives outside 0 to 1, and a checker without reasoners.
+    UserError for gold documents that are not in the index, a share of hard negatives outside 0 to 1, a checker without reasoners,
+    and two reasoners of one name.
     """
     if not 0 <= hard_negatives <= 1:
         found = f"hard negatives: {hard_negatives:g} of all rows"
@@ -259,6 +260,10 @@ def preference_run(
         raise UserError(found, "a model that writes the reasoning", "give --writer, or leave --judge out")
     distinct, duplicates = selection.read(index, first)
     reasoners = [open_model(spec, models.ledger) for spec in models.reasoners]
+    names = [model.name for model in reasoners]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        found, remedy = f"two writers are named {repeated[0]!r}", "leave one out, or serve it under another name"
+        raise UserError(found, "different names, since the ids of rows end with them", remedy)
     judge = open_model(models.checker, models.ledger) if models.checker else None
     tokens = settings.max_context_tokens
     origin = {
@@ -266,7 +271,7 @@ def preference_run(
         "Questions": selection.name,
         "Contexts": f"{selection.sizes_up_to(settings.top_k)} excerpts, shuffled, retrieved by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),
-        "Reasoning written by": ", ".join(model.name for model in reasoners)
+        "Reasoning written by": ", ".join(names)
         or f"{BY_RULES}, from gold sentences and, if these lack the answer, a sentence of the context that contains it, each cited",
         "Reasoning checked by": judge.name if judge else SUPPORT_MEASURES if reasoners else "no model",
         "Share of hard negatives": f"{hard_negatives:g}",

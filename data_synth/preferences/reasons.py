@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
@@ -114,16 +114,24 @@ def statements_of(draft: Draft, passages_of: Callable[[str], Sequence[Passage]])
 
 
 def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
-    """The statement as a sentence, with [n] before its full stop if excerpt n contains it.
+    """The statement as a sentence, with [n] before its closing mark if excerpt n contains it.
 
     An excerpt of the statement's own document is preferred to others that contain it.
     """
     sentence = plain(statement.text)
     containing = containing_excerpts(statement, excerpts)
     from_source = [n for n in containing if excerpts[n - 1].source == statement.source]
-    ending = "" if sentence.endswith(("!", "?")) else "."
-    cited = f" [{(from_source or containing)[0]}]" if containing else ""
-    return f"{sentence.rstrip('.')}{cited}{ending}" if sentence else ""
+    return cite(sentence, (from_source or containing)[:1]) if sentence else ""
+
+
+def cite(sentence: str, numbers: Iterable[int]) -> str:
+    """A sentence with [n] for each number before its closing mark, a full stop if it has none.
+
+    >>> cite("Did it sink?", [1]), cite("It sank", [2, 1])
+    ('Did it sink [1]?', 'It sank [2] [1].')
+    """
+    words = sentence.rstrip(".!?")
+    return f"{words}{''.join(f' [{number}]' for number in numbers)}{sentence[len(words) :] or '.'}"
 
 
 def containing_excerpts(statement: Statement, excerpts: Sequence[Excerpt]) -> list[int]:
@@ -194,12 +202,12 @@ def check_reason(completion: Completion, draft: Draft) -> str | Dropped:
 
 
 def normalise_answer(text: str) -> str:
-    """An answer normalised for comparison: without case, citations, outer punctuation and extra white space.
+    """An answer normalised for comparison: quoted, without case, citations and outer punctuation.
 
     >>> normalise_answer(" Yes. [1]") == normalise_answer("yes")
     True
     """
-    return " ".join(check_citations(text, 0).text.casefold().split()).strip(" .!?,;:\"'“”‘’")
+    return " ".join(check_citations(quote(text), 0).text.casefold().split()).strip(" .!?,;:\"'“”‘’")
 
 
 def plain(text: str) -> str:

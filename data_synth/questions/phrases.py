@@ -11,7 +11,7 @@ from graph.extract.entities import MONTHS
 
 MAX_CLAUSE_WORDS = 14
 _BRACKETED = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
-_UNCLEAN = re.compile(r"[,;:\"“”()\[\]—–]| (?:that|which|who|whose|where|when|because|but|although|it|he|she|they) ")
+_UNCLEAN = re.compile(r"[,;:\"“”()\[\]{}—–]| (?:that|which|who|whose|where|when|because|but|although|it|he|she|they) ")
 _ENDS_PHRASE = re.compile(
     r"\.?$|[.,;](?: |$)(?!(?:and |or )?(?:the )?[A-Z\"“])| (?:and|but|or) (?=[a-z])(?!(?:the|a|an|his|her|its|their)\b)"
     r"| (?:in|on|at|for|with|from|to|by|who|which|where|as|until|since|during|when|while|after|before|about|near) "

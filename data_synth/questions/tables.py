@@ -89,7 +89,7 @@ class _QuestionMaker:
             value = cells[column]
             if value not in _EMPTY_CELLS and len(value.split()) <= MAX_VALUE_WORDS and cells[0] not in value:
                 key = cells[0] if any(map(str.isalpha, cells[0])) else f"{name_of(table.headers[0])} {cells[0]}"
-                text = rng.choice(self._cell_forms(table.headers[column])).format(key)
+                text = rng.choice(self._cell_questions(table.headers[column], key))
                 yield self._candidate(table, line, text, value)
         for column, header in enumerate(table.headers):
             if column and self._is_noun(header):
@@ -100,13 +100,13 @@ class _QuestionMaker:
         name = name_of(header)
         return name.rpartition(" ")[2] in self._lower_case and not _NO_NOUN.search(name)
 
-    def _cell_forms(self, header: str) -> list[str]:
-        """Templates for a question that asks for a row's cell in the column of `header`."""
+    def _cell_questions(self, header: str, key: str) -> list[str]:
+        """Questions that ask for the cell of the row `key` in the column of `header`."""
         if not self._is_noun(header):
-            return [f"What is given under “{header}” for {{}}"]
+            return [f"What is given under “{header}” for {key}"]
         name = name_of(header)
         verb = "are" if name.endswith("s") and not name.endswith("ss") else "is"
-        return [f"What {verb} the {name} of {{}}", f"Which {name} {verb} given for {{}}"]
+        return [f"What {verb} the {name} of {key}", f"Which {name} {verb} given for {key}"]
 
     def _row_of_cell(self, table: _Table, column: int, rng: Random) -> Iterator[Candidate]:
         values = [cells[column] for _, cells in table.rows]

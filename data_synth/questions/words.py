@@ -110,9 +110,9 @@ lie lay lain|light lit lit|lose lost lost|make made made|mean meant meant|meet m
 read read read|ride rode ridden|ring rang rung|rise rose risen|run ran run|see saw seen|sell sold sold|send sent sent
 set set set|shut shut shut|sing sang sung|sink sank sunk|sit sat sat|sleep slept slept|speak spoke spoken|spend spent spent
 stand stood stood|take took taken|teach taught taught|tell told told|think thought thought|wear wore worn|win won won
-write wrote written|rebuild rebuilt rebuilt|repay repaid repaid|overtake overtook overtaken
+write wrote written|rebuild rebuilt rebuilt|repay repaid repaid|overtake overtook overtaken|show showed shown
 """
-_DOUBLED = _words("cancel fit label permit plan refer ship stop submit transfer travel")
+_DOUBLED = _words("admit cancel equal fit label permit plan refer ship stop submit total transfer travel")
 
 
 @dataclass(frozen=True)

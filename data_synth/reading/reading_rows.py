@@ -59,13 +59,13 @@ MIN_STEMS = 0.8
 
 
 class Share(Settings):
-    """The part of one set that is used: every question `passes` times, with different contexts; at most `max_questions` per split."""
+    """The part of one set that is used: every answerable question `passes` times, with different contexts; at most `max_questions` of them per split."""
 
     passes: int = Field(
-        default=1, ge=1, description="times that every question is used, each time with a different context"
+        default=1, ge=1, description="times that every answerable question is used, each time with a different context"
     )
     max_questions: int | None = Field(
-        default=None, ge=1, description="largest number of questions per split; null for all"
+        default=None, ge=1, description="largest number of answerable questions per split; null for all"
     )
 
 

@@ -2,7 +2,7 @@
 
 Fields of a question: "id", "question", "answers" (empty: unanswerable), "gold_ids", and if known "context_ids" (passages of the same document
 or found by retrieval), "evidence" (sentences, or objects with a "quote") and "supporting_sentences" ([passage id, number]), "kind" or "type",
-"split" (train, dev or test; val means dev; by default from the hash of the question's words, so that a question has the same split in every set).
+"split" (train, dev or test; val and validation mean dev; by default from the hash of the question's words, so that a question has the same split in every set).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from data_synth.relevance.relevance_form import CORPUS
-from graph.documents.questions import SPLITS, check_ids, split_by_hash
+from data_synth.rows import SPLIT_OF
+from graph.documents.questions import check_ids, split_by_hash
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
@@ -97,15 +98,14 @@ def _question(
     for key in ("answers", "gold_ids", "context_ids"):
         if not isinstance(row.get(key, []), list) or not all(isinstance(item, str) for item in row.get(key, [])):
             raise UserError(f"{where}: {key!r} is {row[key]!r:.80}", "a list of strings", "fix the row")
-    gold, context = tuple(row.get("gold_ids", ())), tuple(row.get("context_ids", ()))
+    gold, context = tuple(dict.fromkeys(row.get("gold_ids", ()))), tuple(row.get("context_ids", ()))
     for passage_id in (*gold, *context):
         if passage_id not in passages:
             found = f"{where}: no passage {passage_id!r} in {CORPUS}"
             raise UserError(found, f"ids of passages in {CORPUS}", "fix the row")
     split = row.get("split") or split_by_hash(normalise_question(row["question"]))
-    split = "dev" if split == "val" else split
-    if split not in SPLITS:
-        raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
+    if str(split) not in SPLIT_OF:
+        raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLIT_OF)}", "fix the row")
     try:
         evidence = [item["quote"] if isinstance(item, Mapping) else item for item in row.get("evidence", ())]
         for passage, number in row.get("supporting_sentences", ()):
@@ -118,4 +118,6 @@ def _question(
         raise UserError(found, expected, "fix the row") from None
     kind = row.get("kind") or row.get("type") or ""
     answers = () if kind == "unanswerable" else tuple(filter(None, map(str.strip, row.get("answers", ()))))
-    return ReadingQuestion(row["id"], row["question"].strip(), answers, gold, context, tuple(evidence), kind, split)
+    return ReadingQuestion(
+        row["id"], row["question"].strip(), answers, gold, context, tuple(evidence), kind, SPLIT_OF[split]
+    )

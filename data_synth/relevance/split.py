@@ -188,8 +188,8 @@ def read_earlier_splits(folders: Iterable[Path]) -> tuple[dict[str, str], dict[s
                 raise UserError(f"{file}: {problem}", "rows of `synth relevance`", "fix --beside") from None
             for text in dict.fromkeys(columns["question"]):
                 if (split := questions.setdefault(text.casefold(), file.stem)) != file.stem:
-                    found = f"{file}: question {text!r}, which is in {split} of another folder"
-                    raise UserError(found, "the same split in every --beside folder", "leave one of the folders out")
+                    found = f"{file}: question {text!r}, which is also in {split}"
+                    raise UserError(found, "one split per question in all --beside folders", "leave one of them out")
             for proposition in columns["proposition_id"]:
                 propositions[proposition].add(file.stem)
     return questions, propositions

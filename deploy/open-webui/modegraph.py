@@ -45,6 +45,8 @@ class Pipe:
                         yield choice["delta"].get("content") or ""
                 return
             stores = [each["id"] for each in (await self._get(session, "vector_stores"))["data"]]
+            if not stores:
+                raise RuntimeError("the server shows no collection: it has none, or the key allows none")
             store = next((each for each in stores if request["model"].endswith(f"@{each}")), stores[0])
             searching = {"tools": [{"type": "file_search", "vector_store_ids": [store]}], "input": body["messages"]}
             text = RenumberedText()
@@ -131,7 +133,14 @@ class RenumberedText:
 
 
 async def _read(response: aiohttp.ClientResponse) -> Any:
-    content = await response.json(content_type=None)
-    if response.status != 200:
-        raise RuntimeError(content["error"]["message"])
-    return content
+    """The JSON of a response; RuntimeError with the server's message if the status is not 200, and for anything else than JSON, such as a proxy's page."""
+    try:
+        content = await response.json(content_type=None)
+        if response.status == 200:
+            return content
+        message = content["error"]["message"]
+    except (ValueError, TypeError, LookupError):
+        message = (
+            f"{response.url} answers with status {response.status}, not as modegraph serve does: check the address"
+        )
+    raise RuntimeError(message)

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from graph.answer.match import normalise
+from graph.documents.questions import Question
 from graph.errors import UserError
 
 CHOICES = ("yes", "no", "maybe")
@@ -76,12 +77,14 @@ def mirage_letter(answer: str) -> str:
     return _first_match(_MIRAGE_PATTERNS, "A|B|C|D", answer) or "A"
 
 
-def gold_letter(answers: Sequence[str], options: Mapping[str, str]) -> str:
-    """The letter whose option is one of the accepted answers; ValueError when there is none."""
-    for letter, text in options.items():
-        if text in answers:
-            return letter
-    raise ValueError(f"none of the options {list(options.values())} is an accepted answer {list(answers)}")
+def gold_letter(question: Question) -> str:
+    """The letter of the first option whose text is an accepted answer, or else whose letter is one; UserError when there is none."""
+    options, answers = question.options or {}, question.answers
+    by_text = [letter for letter, text in options.items() if text in answers]
+    for letter in by_text or [letter for letter in options if letter in answers]:
+        return letter
+    found = f"question {question.id!r}: the answers {list(answers)} are none of the options {dict(options)}"
+    raise UserError(found, "the text or the letter of an option", "fix the question")
 
 
 def majority_class(train_labels: Sequence[str]) -> str:

@@ -61,13 +61,13 @@ def _yes_no_maybe(question: Question, output: Output) -> float | None:
 def _choice(question: Question, output: Output) -> float | None:
     if question.options is None or question.kind == "boolean":
         return None
-    return float(read_option(output.answer or "", question.options) == gold_letter(question.answers, question.options))
+    return float(read_option(output.answer or "", question.options) == gold_letter(question))
 
 
 def _mirage_choice(question: Question, output: Output) -> float | None:
     if question.options is None or tuple(question.options) != ("A", "B", "C", "D"):
         return None
-    return float(mirage_letter(output.answer or "") == gold_letter(question.answers, question.options))
+    return float(mirage_letter(output.answer or "") == gold_letter(question))
 
 
 def _answer_in_context(question: Question, output: Output) -> float | None:

@@ -14,9 +14,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from data_synth.relevance.relevance_form import CORPUS
 from eval.metrics.registry import find_metric
 from eval.run.config import Cell, CellContent, MatrixSettings, QuestionResult, System, TaskData, TaskSettings
-from eval.tasks.catalogue import CORPUS, find_task, load_task, question_row, write_task
+from eval.tasks.catalogue import find_task, load_task, question_row, write_task
 from graph.config import parse_settings
 from graph.errors import UserError
 from graph.models.checkpoint import model_name

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_synth.relevance.relevance_form import CORPUS
 from data_synth.rows import MALFORMED
 from eval.tasks.sets import (
     abstract,
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from graph.index.index import Index
 
 
-CORPUS = "corpus.jsonl"
-"""The file of a task's documents."""
 _MODULES = (
     qasper,
     quality,

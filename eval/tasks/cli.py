@@ -41,7 +41,8 @@ def tasks(
 
     With a TASK and --source, reads the task's data; --out is the folder for questions.jsonl and, where the task comes with documents, corpus.jsonl.
     """
-    from eval.tasks.catalogue import CORPUS, TASKS, find_task, task_json, task_lines, write_task
+    from data_synth.relevance.relevance_form import CORPUS
+    from eval.tasks.catalogue import TASKS, find_task, task_json, task_lines, write_task
 
     if name is None or source is None:
         if source is not None:

@@ -40,7 +40,11 @@ def read_predictions(file: Path, questions: Sequence[Question], empty_is_wrong: 
     for line, row in read_jsonl(file):
         key, answer = row.get("id"), row.get("answer")
         if not isinstance(key, str) or key not in known:
-            raise UserError(f"{file} line {line}: 'id' is {key!r}", "the id of a question of the task", "fix the row")
+            raise UserError(
+                f"{file} line {line}: 'id' is {key!r}",
+                "the id of a question of the task and, if given, of --split",
+                "fix the row",
+            )
         if not isinstance(answer, str):
             raise UserError(f"{file} line {line}: 'answer' is {answer!r}", "a string", "fix the row")
         if key in answers:

@@ -349,6 +349,15 @@ def without_unsupported(text: str, unsupported: Sequence[Unsupported]) -> tuple[
     return output, tuple(_moved(each, min(offset_without(each.start, cuts), len(output))) for each in unsupported)
 
 
+def is_only_headings(text: str) -> bool:
+    """Whether no line of a text is more than a heading, so that nothing in it can be judged.
+
+    >>> is_only_headings(""), is_only_headings("# Ferries"), is_only_headings("# Ferries\\n\\nIt burned.")
+    (True, True, False)
+    """
+    return all(not line.strip() or HEADING.match(line) for line in text.splitlines())
+
+
 def _moved(sentence: Unsupported, offset: int) -> Unsupported:
     return replace(sentence, start=offset, end=offset)
 

@@ -24,7 +24,7 @@ from graph.documents.parse.formats import (
     Limits,
     missing_package,
 )
-from graph.documents.parse.plain import begins_with_front_matter, decode_text, table_text, title_of
+from graph.documents.parse.plain import begins_with_front_matter, clean, decode_text, table_text, title_of
 from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
@@ -195,12 +195,15 @@ def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterato
         title = "" if row.get("title") is None else row["title"]
         if not isinstance(title, str):
             raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
+        if _printable_name(row["id"]) != row["id"]:
+            found = f"{where}: id {row['id']!r} contains half a character (a lone surrogate)"
+            raise UserError(found, "whole characters", "rename it")
         if row["id"] in where_of:
             found = f"{where}: id {row['id']!r} is also the id of {where_of[row['id']]}"
             raise UserError(found, "unique ids", "rename one")
         where_of[row["id"]] = where
         metadata = {} if row.get("metadata") is None else row["metadata"]
-        yield Document(row["id"], title, row["text"], _metadata(metadata, where))
+        yield Document(row["id"], clean(title), clean(row["text"]), clean(_metadata(metadata, where)))
 
 
 def _metadata(value: object, where: str) -> dict[str, Any]:

@@ -236,7 +236,7 @@ RECORD = "pretrained.json"
 
 
 def resolve(model: str, among: Mapping[str, CatalogueModel] = MODELS) -> str:
-    """The folder of a model in `among`, or of a shipped adapter; any other name or path is returned unchanged.
+    """The folder of a model in `among`, or of a shipped adapter; any other name or path is returned unchanged, but for a leading `~/`.
 
     A folder of that name in the working directory takes precedence. UserError for a model that is not fetched yet, or damaged.
     """
@@ -244,7 +244,9 @@ def resolve(model: str, among: Mapping[str, CatalogueModel] = MODELS) -> str:
         return model
     if model in among:
         return str(fetched_folder(among[model]))
-    return str(ADAPTERS[model].folder) if model in ADAPTERS else model
+    if model in ADAPTERS:
+        return str(ADAPTERS[model].folder)
+    return str(Path(model).expanduser()) if model.startswith("~/") else model
 
 
 def fetched_folder(model: CatalogueModel) -> Path:

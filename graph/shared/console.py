@@ -61,6 +61,15 @@ def print_json(result: Any) -> None:
     print(json.dumps(result, ensure_ascii=False, indent=2))
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things, in words that agree with it.
+
+    >>> counted(1, "passage"), counted(1200, "model call")
+    ('1 passage', '1,200 model calls')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 SECONDS_PER_HOUR = 3600.0
 
 

@@ -40,7 +40,7 @@ class TuneSettings(Settings):
         "reader",
         description="model to tune: the folder of a model or an adapter, a name from `modegraph models list`, or a hub name",
     )
-    hours: float = Field(default=2, gt=0, description="time for all steps together")
+    hours: float = Field(default=2, gt=0, allow_inf_nan=False, description="time for all steps together")
     encoder: str = Field(
         "minilm",
         description="sentence encoder of the index, as in `modegraph index`: e5-small for documents that are not in English",

@@ -14,6 +14,7 @@ from eval.tables import NONE, Table
 from graph.documents.questions import read_questions
 from graph.models.catalogue import MODELS
 from graph.models.checkpoint import base_of
+from graph.shared.console import counted
 from graph.shared.jsonl import read_jsonl, write_json, write_text
 from modegraph.tuning.gate import Gate, PairedAnswers
 from modegraph.tuning.plan import MODELS_COMPARED, spec_for_answers
@@ -120,7 +121,7 @@ def data_table(tuning: Tuning) -> Table:
         rows.append(("training rows from the general set", f"{general:,}", NONE))
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
     note = "No document is in both parts, and no evidence of a test question is in the training part."
-    note += "".join(f" Left out: {count:,} questions ({why})." for why, count in left_out.items())
+    note += "".join(f" Left out: {counted(count, 'question')} ({why})." for why, count in left_out.items())
     return Table("Data", ("number of", "training part", "test part"), tuple(rows), note)
 
 

@@ -116,6 +116,11 @@ class Prompt:
         """The excerpts in the order of their numbers."""
         return in_prompt_order(self.ranked, self.evidence)
 
+    @property
+    def found_nothing(self) -> bool:
+        """Whether a question has no excerpts (nothing found, or judged absent from the documents), so that the model is not called."""
+        return self.intent != "remark" and not self.ranked
+
     def messages(self) -> list[Message]:
         """System message, earlier turns, then passages and question as in training, or the remark; special tokens are escaped in all of them."""
         question = self.turn if self.exchanges or self.intent == "request" else self.evidence.query

@@ -57,7 +57,7 @@ def read_turn(history: Sequence[Exchange], turn: str, model: LanguageModel) -> Q
     if not history or turn_dependence == "alone":
         return Question(turn)
     rewritten = _rewrite(history, turn, model)
-    if rewritten and (turn_dependence == "unknown" or quote(rewritten).casefold() != quote(turn).casefold()):
+    if rewritten and (turn_dependence == "unknown" or rewritten.casefold() != quote(turn).casefold()):
         return Question(rewritten, by="model")
     text = with_context(history, turn)
     return Question(text, by="itself" if text == turn else "turns")

@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Literal
 
-from graph.text.word_forms import unspaced_runs
+from graph.text.word_forms import MARKS, unspaced_runs
 
 Intent = Literal["question", "request", "remark"]
 
@@ -23,7 +23,7 @@ def _set(words: str) -> frozenset[str]:
 
 MAX_INTENT_CHARS = 200
 """The largest number of characters of a request or remark: a longer turn is a question."""
-_TURN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_TURN_WORD = re.compile(rf"(?:[^\W_]|[{MARKS}])+(?:['’](?:[^\W_]|[{MARKS}])+)*")
 _REMARK = _set(
     """awesome bye cheers clear cool excellent fine good goodbye great hello helpful helps hey hi interesting lovely nice no ok okay
     perfect right sorry super thank thanks thx understood welcome wonderful wow yes
@@ -37,13 +37,13 @@ _REMARK_FILLERS = _set(
 _REQUEST = _set(
     """again brief briefer briefly bullet bullets clearer concise continue detail detailed details elaborate expand formal list longer
     paraphrase repeat rephrase reword rewrite sentence sentences short shorten shorter simple simpler simplify simply summarise
-    summarize summary sure table tldr translate translation words
+    summarize summary sure table tl tldr translate translation words
     arabic bengali bulgarian chinese croatian czech danish dutch english estonian finnish french german greek hebrew hindi hungarian
     icelandic indonesian irish italian japanese korean latin latvian lithuanian norwegian persian polish portuguese romanian russian
     serbian slovak slovenian spanish swahili swedish thai turkish ukrainian urdu vietnamese welsh"""
 )
 _REQUEST_FILLERS = _set(
-    """a an and answer are as be bit can could explain five form format give i in into it items just kindly language last less like
+    """a an and answer are as be bit can could dr explain five form format give i in into it items just kindly language last less like
     little make me more much my now of ok okay on one only or other paragraph please point points previous put same say so tell that
     the them then this three to two up use using version very want with would write you your"""
 )
@@ -95,6 +95,12 @@ MEASURES = _set(
     often old person people place sort tall thing things time times town week weeks year years"""
 )
 """Words for the kind of answer that a question requests, not for its topic."""
+JUDGEMENTS = _set(
+    """advisable better cheaper common compulsory customary dangerous difficult easier easy enough essential hard harder healthy idea illegal
+    important impossible lawful legal mandatory natural necessary normal ok okay possible rare reasonable right rude safe safer typical
+    unsafe unusual usual wise wrong"""
+)
+"""Words after "is it" with which "it" has no antecedent: "Is it legal to sell eggs?"."""
 COLLECTION = _set("collection corpus document documents index passage passages source sources text texts")
 STOP_WORDS = (
     AUXILIARY
@@ -138,9 +144,14 @@ _OPENING = re.compile(
 )
 _WHAT_ABOUT = re.compile(r"(?:what|how) about\b", re.IGNORECASE)
 _DEFINITION = re.compile(
-    r"what (?:is|are) (?:an? )?(?!done\b|known\b|left\b|new\b|next\b|said\b)\w+(?<!ed)\W*", re.IGNORECASE
+    r"what (?:is|are) (?:an? )?(?!(?:done|he|it|known|left|new|next|said|she|that|there|these|they|this|those)\b)\w+(?<!ed)\W*",
+    re.IGNORECASE,
 )
-_EXPLETIVE = re.compile(r"(?:is|was|would|will) it \w+\b.* (?:for|if|that|to|when)\b", re.IGNORECASE)
+_EXPLETIVE = re.compile(
+    rf"(?:is|was|will|would) it (?:(?:a good|be|not|still) )?(?:\w+ that\b|(?:{'|'.join(JUDGEMENTS)})\b.* (?:if|to) \w+ \w)"
+    r"|will it (?:rain|snow)\b",
+    re.IGNORECASE,
+)
 
 
 def dependence(question: str) -> Dependence:
@@ -159,11 +170,12 @@ def dependence(question: str) -> Dependence:
     content = [position for position, word in enumerate(words) if word[0].isalnum() and word not in STOP_WORDS]
     if _WHAT_ABOUT.match(body) or _is_fragment(words, len(content), body != question.strip()):
         return "dependent"
-    if _EXPLETIVE.match(body) or _DEFINITION.fullmatch(body):
+    if _DEFINITION.fullmatch(body):
         return "alone"
     capital = [position for position in content if tokens[position][0].isupper()]
     names = frozenset(position for position in capital if position or 1 in capital or not tokens[0][1:].islower())
-    if any(_is_unresolved_pronoun(words, position, names) for position in range(len(words))):
+    start = 2 if _EXPLETIVE.match(body) else 0
+    if any(_is_unresolved_pronoun(words, position, names) for position in range(start, len(words))):
         return "dependent"
     if names or any(words[position][0].isdigit() for position in content):
         return "alone"
@@ -202,7 +214,7 @@ def _is_unresolved_pronoun(words: Sequence[str], position: int, names: frozenset
     if word == "that" and position and previous not in AUXILIARY | PREPOSITIONS:
         return False
     if word in DEMONSTRATIVES:
-        return following not in PREPOSITIONS and following not in QUESTION_WORDS
+        return following not in QUESTION_WORDS and (previous in AUXILIARY or following not in PREPOSITIONS)
     if word == "there":
         return previous not in AUXILIARY and following not in AUXILIARY
     if word == "then":

@@ -57,7 +57,9 @@ def _cached_engine(spec: str, opener: OpenEngine) -> Engine:
     return opener(spec)
 
 
-FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join((*(name for name, adapter in ADAPTERS.items() if adapter.answers), *MODELS))}"
+NAMES = (*(name for name, adapter in ADAPTERS.items() if adapter.answers), *MODELS)
+"""The models of the catalogue that answer questions; none needs a kind of engine before its name."""
+FORMS = f"hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, vllm:PATH_OR_NAME, openai:NAME@URL, {', '.join(NAMES)}"
 KINDS = ("hf", "gguf", "openvino", "vllm", "openai")
 
 
@@ -118,11 +120,17 @@ def open_engine(spec: str) -> Engine:
 
 
 def kind_of(spec: str) -> tuple[str, str]:
-    """The kind of engine that a SPEC names, and the model for that engine to open; UserError for a SPEC that has none of the FORMS."""
-    if spec in ADAPTERS and ADAPTERS[spec].answers and not Path(spec).is_dir():
-        return "openvino" if fastest_kind() == "openvino" else "hf", spec
-    if spec in MODELS and not Path(spec).is_dir():
-        return fastest_kind(), spec
+    """The kind of engine that a SPEC names, and the model for that engine to open.
+
+    UserError for a SPEC that has none of the FORMS, or names both a catalogue model and a folder.
+    """
+    if spec in NAMES:
+        if Path(spec).is_dir():
+            found = f"model {spec!r}: a model of the catalogue, but also a folder in the working directory"
+            remedy = f"give hf:./{spec} for the folder; for the catalogue's model, rename the folder"
+            raise UserError(found, "a name that means one of them", remedy)
+        kind = fastest_kind()
+        return "hf" if spec in ADAPTERS and kind != "openvino" else kind, spec
     kind, _, target = spec.partition(":")
     if kind not in KINDS or not target:
         raise UserError(f"model {spec!r}: no such model", f"one of {FORMS}", "for example hf:Qwen/Qwen3-0.6B")

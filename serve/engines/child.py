@@ -220,6 +220,16 @@ def _health(url: str) -> str:
     return url.removesuffix("/v1") + "/health"
 
 
+def public_name(target: str) -> str:
+    """The name of a model for clients: the last part of a folder's path, or the target itself.
+
+    >>> public_name("minilm"), public_name("owner/model")
+    ('minilm', 'owner/model')
+    """
+    path = Path(target).expanduser()
+    return path.resolve().name if path.is_dir() else target
+
+
 def check_adapter_names(model: str, adapters: Collection[str]) -> None:
     """UserError for an adapter with the name of the model."""
     if model in adapters:

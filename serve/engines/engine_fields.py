@@ -141,8 +141,12 @@ def references(value: Any) -> Iterator[str]:
 def _parse_schema(text: str) -> Any:
     """A schema given as a string; ValueError when it nests too deeply. None for invalid JSON, which the engine refuses."""
     try:
-        return json.loads(text)
+        schema = json.loads(text)
+        too_deep = is_too_deep(schema)
     except RecursionError:
-        raise ValueError(f"a schema nests deeper than {MAX_DEPTH} levels; use fewer") from None
+        too_deep = True
     except ValueError:
         return None
+    if too_deep:
+        raise ValueError(f"a schema nests deeper than {MAX_DEPTH} levels; use fewer")
+    return schema

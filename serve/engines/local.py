@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 from threading import Lock
@@ -61,7 +62,8 @@ class LocalModel(ABC):
     """A LanguageModel with a tokenizer and a window of `context_tokens`; `stop_ids` end a reply.
 
     `kind` is the prefix of its SPEC; with `takes_schema` it constrains a reply to the request's JSON schema; with `gives_logps` it
-    returns the log-probabilities of generated tokens.
+    returns the log-probabilities of generated tokens. `reply_opening` is the beginning of every reply that the prompt already contains;
+    `thread` is for requests of an event loop, which wait for each other there.
     """
 
     kind: str
@@ -74,8 +76,9 @@ class LocalModel(ABC):
         self.name, self.context_tokens = name, context_tokens
         self._tokenizer, self._stop_ids = tokenizer, stop_ids
         tokenizer.model_max_length = sys.maxsize  # otherwise it warns about each long prompt that it counts
-        self._reply_opening = template.reply_opening(tokenizer)
+        self.reply_opening = template.reply_opening(tokenizer)
         self._lock, self._tokenizer_lock = Lock(), Lock()
+        self.thread = ThreadPoolExecutor(1, thread_name_prefix="generate")
 
     @abstractmethod
     def run(
@@ -140,8 +143,8 @@ class LocalModel(ABC):
             return self.run([self._prepare(0, request)], watcher, sampling)[0]
 
     def text_of(self, ids: Sequence[int]) -> str:
-        """The text of generated token ids without special tokens, preceded by the beginning of the reply that the prompt already contains."""
-        return self._reply_opening + str(self._tokenizer.decode(ids, skip_special_tokens=True))
+        """The text of generated token ids without special tokens, preceded by `reply_opening`."""
+        return self.reply_opening + str(self._tokenizer.decode(ids, skip_special_tokens=True))
 
     def token_text(self, token: int) -> str:
         """One token as text."""

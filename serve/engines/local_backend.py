@@ -45,15 +45,23 @@ NEUTRAL_VALUES: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """A request in this engine's form: a call for each choice, the stop strings, and the sampling parameters."""
+    """A request in this engine's form: a call for each choice, the stop strings, and the sampling parameters.
+
+    `opening` is the beginning of every reply, which is part of the prompt; no stop string is sought in it.
+    """
 
     choices: tuple[CompletionRequest, ...]
     stops: tuple[str, ...]
     sampling: Sampling
+    opening: str
+
+    def cut(self, text: str) -> str:
+        """The reply up to the first stop string."""
+        return cut_at_stop(text, self.stops, len(self.opening))
 
     def finish_reason(self, completion: Completion) -> str:
         """The finish reason of a completion: "stop" also if a stop string ends it."""
-        return "stop" if cut_at_stop(completion.text, self.stops) != completion.text else completion.finish_reason
+        return "stop" if self.cut(completion.text) != completion.text else completion.finish_reason
 
 
 class LocalBackend(ChatBackend):
@@ -65,7 +73,7 @@ class LocalBackend(ChatBackend):
 
     async def complete(self, body: Body) -> dict[str, Any]:
         model = self._models_by_name[body["model"]]
-        generation = read_request(body, model.takes_schema, model.gives_logps)
+        generation = read_request(body, model.reply_opening, model.takes_schema, model.gives_logps)
         completions: list[Completion] = []
         choices = []
         for index, request in enumerate(generation.choices):
@@ -76,7 +84,7 @@ class LocalBackend(ChatBackend):
             choices.append(
                 {
                     "index": index,
-                    "message": {"role": "assistant", "content": cut_at_stop(completions[-1].text, generation.stops)},
+                    "message": {"role": "assistant", "content": generation.cut(completions[-1].text)},
                     "finish_reason": generation.finish_reason(completions[-1]),
                     **({"logprobs": await _logprobs(model, request, ids, body)} if body.get("logprobs") else {}),
                 }
@@ -84,7 +92,8 @@ class LocalBackend(ChatBackend):
         return {**head_of(body, "chat.completion"), "choices": choices, "usage": _usage(completions)}
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
-        return self._chunks(read_request(body, self._models_by_name[body["model"]].takes_schema), body)
+        model = self._models_by_name[body["model"]]
+        return self._chunks(read_request(body, model.reply_opening, model.takes_schema), body)
 
     async def respond(self, body: Body) -> Response:
         raise ApiError(404, "no_responses", "this engine has no /v1/responses; use /v1/chat/completions")
@@ -94,16 +103,15 @@ class LocalBackend(ChatBackend):
 
     async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
         """The chunks of one choice after another; text is sent as soon as it can no longer change."""
+        model = self._models_by_name[body["model"]]
         head, completions = head_of(body, "chat.completion.chunk"), []
         for index, request in enumerate(generation.choices):
             sent = ""
             yield _chunk(head, index, {"role": "assistant", "content": ""})
-            async for output in _generate(self._models_by_name[body["model"]], request, generation):
-                text = (
-                    cut_at_stop(output.text, generation.stops)
-                    if isinstance(output, Completion)
-                    else settled_text(output, generation.stops)
-                )
+            async for output in _generate(model, request, generation):
+                text = generation.cut(output.text if isinstance(output, Completion) else output)
+                if not isinstance(output, Completion):
+                    text = settled_text(text, generation.stops)
                 if text.startswith(sent) and len(text) > len(sent):
                     yield _chunk(head, index, {"content": text[len(sent) :]})
                     sent = text
@@ -121,7 +129,9 @@ async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int
         name = f"token_id:{token}" if body.get("return_tokens_as_token_ids") else text
         return {"token": name, "logprob": logp, "bytes": list(text.encode())}
 
-    logps = await asyncio.to_thread(model.token_logps, request, model.up_to_stop(ids), body.get("top_logprobs", 0))
+    logps = await asyncio.get_running_loop().run_in_executor(
+        model.thread, model.token_logps, request, model.up_to_stop(ids), body.get("top_logprobs", 0)
+    )
     content = [
         {**entry(each.token, each.logp), "top_logprobs": [entry(*candidate) for candidate in each.top]}
         for each in logps
@@ -143,12 +153,12 @@ async def _generate(
         if generated is not None:
             generated[:] = ids
         nonlocal stopped
-        text = model.text_of(ids)
-        stopped = any(stop in text.lstrip() for stop in generation.stops)
+        text = model.text_of(ids).lstrip()
+        stopped = generation.cut(text) != text
         loop.call_soon_threadsafe(texts.put_nowait, text)
         return closed or stopped
 
-    running = asyncio.ensure_future(asyncio.to_thread(model.stream, request, watch, generation.sampling))
+    running = loop.run_in_executor(model.thread, model.stream, request, watch, generation.sampling)
     running.add_done_callback(lambda _: texts.put_nowait(None))
     try:
         while (text := await texts.get()) is not None:
@@ -161,8 +171,8 @@ async def _generate(
         closed = True
 
 
-def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = False) -> GenerationRequest:
-    """The body of a chat completion request as calls to the model.
+def read_request(body: Body, opening: str, takes_schema: bool, gives_logps: bool = False) -> GenerationRequest:
+    """The body of a chat completion request as calls to a model whose replies begin with `opening`.
 
     ApiError 400 for tool calls, for a `logit_bias` whose keys are not token ids, and for an unsupported field with a value that would have
     an effect. Unsupported are, among others, an answer schema unless the engine `takes_schema`, and log-probabilities unless it
@@ -190,7 +200,7 @@ def read_request(body: Body, takes_schema: bool = False, gives_logps: bool = Fal
     stop = body.get("stop", ())
     stops: tuple[str, ...] = (stop,) if isinstance(stop, str) else tuple(stop)
     sampling = {name: body[name] for name in SAMPLING_FIELDS if name in body}
-    return GenerationRequest(requests, stops, Sampling(**sampling | _biases(sampling)))
+    return GenerationRequest(requests, stops, Sampling(**sampling | _biases(sampling)), opening)
 
 
 def _schema_of(body: Body) -> Mapping[str, Any] | None:
@@ -219,23 +229,23 @@ def _not_supported(what: str) -> ApiError:
     )
 
 
-def cut_at_stop(text: str, stops: Sequence[str]) -> str:
-    """`text` up to the first occurrence of one of `stops`.
+def cut_at_stop(text: str, stops: Sequence[str], start: int = 0) -> str:
+    """`text` up to the first occurrence of one of `stops` at or after `start`.
 
-    >>> cut_at_stop("one. two. three", (". t", "z"))
-    'one'
+    >>> cut_at_stop("one. two. three", (". t", "z")), cut_at_stop("one. two. three", (". t",), 4)
+    ('one', 'one. two')
     """
-    positions = [position for position in (text.find(stop) for stop in stops) if position >= 0]
+    positions = [position for position in (text.find(stop, start) for stop in stops) if position >= 0]
     return text[: min(positions)] if positions else text
 
 
 def settled_text(text: str, stops: Sequence[str]) -> str:
-    """The part of an unfinished text that will not change: without an incomplete character, surrounding white space or a possible start of a stop string.
+    """The part of an unfinished text that will not change: without an incomplete character, white space at the end or a possible start of a stop string.
 
-    >>> settled_text(" one tw", ("two",)), settled_text("caf\\ufffd", ())
+    >>> settled_text("one tw", ("two",)), settled_text("caf\\ufffd", ())
     ('one', 'caf')
     """
-    complete = cut_at_stop(text.lstrip(), stops).rstrip("\ufffd")
+    complete = text.rstrip("\ufffd")
     withheld = max((n for stop in stops for n in range(1, len(stop)) if complete.endswith(stop[:n])), default=0)
     return complete[: len(complete) - withheld].rstrip()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +10,12 @@ from graph.errors import UserError
 from graph.shared.hub import only_in_cache
 from serve.engines import kind_of
 from serve.engines.chat_backend import ChatBackend
-from serve.engines.child import check_adapter_names
+from serve.engines.child import check_adapter_names, public_name
 
 
 @dataclass(frozen=True)
 class VllmOptions:
-    """How to start vLLM: the Python of its environment ("": this one) and extra command-line options."""
+    """How to start vLLM: the Python of its environment ("": the default) and extra command-line options."""
 
     python: str = ""
     extra: tuple[str, ...] = ()
@@ -46,7 +45,7 @@ def open_backend(spec: str | None, adapters: Sequence[str], vllm: VllmOptions) -
 
 
 def read_adapters(adapters: Sequence[str]) -> dict[str, Path]:
-    """Paths by name, from NAME=FOLDER or FOLDER, named after the folder; with `gguf:`, a file may take the folder's place.
+    """Paths by name, from NAME=FOLDER, or from FOLDER, whose own name is then used; with `gguf:`, a file may take the folder's place.
 
     UserError for a missing path, or an empty or repeated name.
     """
@@ -97,21 +96,11 @@ def _openvino(target: str, adapters: dict[str, Path]) -> ChatBackend:
     return LocalBackend({public_name(target): open_openvino(target)})
 
 
-def public_name(target: str) -> str:
-    """The name of a model for clients: the last part of a folder's path, or the target itself.
-
-    >>> public_name("minilm"), public_name("owner/model")
-    ('minilm', 'owner/model')
-    """
-    path = Path(target).expanduser()
-    return path.resolve().name if path.is_dir() else target
-
-
 def _vllm(target: str, adapters: dict[str, Path], options: VllmOptions) -> ChatBackend:
     from serve.engines.child_backend import VllmBackend
-    from serve.engines.vllm import read_spec
+    from serve.engines.vllm import default_python, read_spec
 
-    spec = read_spec(target, adapters, options.python or sys.executable, options.extra)
+    spec = read_spec(target, adapters, options.python or default_python(), options.extra)
     if not Path(spec.model).is_dir():
         only_in_cache(spec.model, f"vllm:{target}")
     return VllmBackend(spec)

@@ -59,9 +59,14 @@ def split_target(target: str) -> tuple[str, str]:
     match = _TARGET.fullmatch(target)
     if match is None:
         raise UserError(f"openai:{target}", "openai:NAME@URL", "for example openai:qwen@http://localhost:8000/v1")
-    url = urlsplit(match["url"])
-    if url.scheme.lower() not in ("http", "https") or not url.hostname:
-        raise UserError(f"openai:{target}: URL {match['url']!r}", "an http:// or https:// address", "fix the URL")
+    try:
+        url = urlsplit(match["url"])
+        is_valid = url.scheme.lower() in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:  # a port that is not a number up to 65535, or a malformed IPv6 address
+        is_valid = False
+    if not is_valid:
+        expected = "an http:// or https:// address, such as http://localhost:8000/v1"
+        raise UserError(f"openai:{target}: URL {match['url']!r}", expected, "fix the URL")
     return match["name"], match["url"]
 
 
@@ -85,8 +90,11 @@ def without_password(url: str) -> str:
 
 
 def key_of_environment() -> str:
-    """OPENAI_API_KEY, or "none"."""
-    return os.environ.get("OPENAI_API_KEY") or "none"
+    """OPENAI_API_KEY, or "none"; UserError if HTTP cannot send it."""
+    key = os.environ.get("OPENAI_API_KEY") or "none"
+    if not (key.isascii() and key.isprintable()):
+        raise UserError("OPENAI_API_KEY: a character that HTTP cannot send", "printable ASCII", "copy the key again")
+    return key
 
 
 def window_of(name: str, models: Sequence[Mapping[str, Any]]) -> int | None:
@@ -128,7 +136,7 @@ class OpenAIModel:
         self.name = name
         self.extra = dict(extra or {})
         self.served_as, self.in_flight = served_as or name, in_flight
-        self.url = without_password(url)
+        self.url = without_password(url).rstrip("/")
         self._client = openai.OpenAI(
             base_url=url,
             api_key=key or key_of_environment(),

@@ -24,7 +24,7 @@ from serve.http.encoding import DONE, SSE, ascii_json, event
 from serve.http.errors import ApiError, model_unavailable
 
 _KNOWN_TOKENS = re.compile(
-    r"<(?=[|｜/a-z]|</?s)(?:\|[^|<>]{1,60}\|>|｜[^｜<>]{1,60}｜>|/?(?:s|think|tool_call)>|(?:unk|pad|bos|eos|mask)>|</?sys>>"
+    r"<(?=[|｜/a-z]|</?s)(?:\|[^|<>]{1,60}\|>|｜[^｜<>]{1,60}｜>|/?(?:s|think|tool_call|tool_response)>|(?:unk|pad|bos|eos|mask)>|</?sys>>"
     r"|(?:start|end)_of_turn>|(?:begin|end)_of_(?:text|sentence)>)"
     r"|\[/?(?:inst|system_prompt|available_tools|tool_calls|tool_results)\]",
     re.IGNORECASE,
@@ -210,7 +210,7 @@ class OpenAIBackend(ChatBackend):
         """The chunks of a stream; ApiError 502 for an invalid chunk or a stream that ends before the answer is complete, 503 if the server fails."""
         ended = False
         try:
-            async for line in response.aiter_lines():
+            async for line in _lines(response):
                 data = line.removeprefix("data:").strip()
                 if not line.startswith("data:"):
                     continue
@@ -218,7 +218,7 @@ class OpenAIBackend(ChatBackend):
                     ended = True
                     continue
                 chunk = json.loads(data)
-                if isinstance(chunk, dict) and "error" in chunk:
+                if isinstance(chunk, dict) and chunk.get("error") is not None:
                     raise self._unavailable(RuntimeError(f"an error in the stream: {_reason(data)}"))
                 if not is_valid_reply(chunk, "delta"):
                     raise self._invalid_reply()
@@ -266,6 +266,16 @@ class OpenAIBackend(ChatBackend):
             "odd_answer",
             "the model's server sent a reply that is not in OpenAI's format; the operator must check its URL",
         )
+
+
+async def _lines(response: httpx2.Response) -> AsyncIterator[str]:
+    """The lines of an event stream. Only line feeds and carriage returns end one; `aiter_lines` splits at characters that JSON may contain, too."""
+    rest = ""
+    async for text in response.aiter_text():
+        *lines, rest = re.split("[\r\n]", rest + text)
+        for line in lines:
+            yield line
+    yield rest
 
 
 def _reason(text: str) -> str:

@@ -18,7 +18,7 @@ from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, answer_form, computes_in_bfloat16, model_name, on_cpu
 from graph.shared.hub import only_in_cache
-from serve.engines.child import CommandServer, check_adapter_names
+from serve.engines.child import CommandServer, check_adapter_names, public_name
 from serve.engines.openai_api import OpenAIModel
 
 PYTHON = "MODEGRAPH_VLLM_PYTHON"
@@ -89,7 +89,7 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
         raise UserError(f"{python}: no such program", "the Python of vLLM's environment", remedy)
     if adapters:
         max_lora_rank(adapters)
-    name = folder.resolve().name if folder.is_dir() else target
+    name = public_name(target)
     check_adapter_names(name, adapters)
     return VllmSpec(str(folder.resolve()) if folder.is_dir() else target, name, dict(adapters), python, tuple(extra))
 
@@ -156,7 +156,7 @@ def open_vllm(target: str) -> VllmModel:
 
     A server of this process that already runs the model is reused.
     """
-    key = (resolve(target), _python())
+    key = (resolve(target), default_python())
     model = _OPEN.get(key)
     if model is None:
         model = _OPEN[key] = _start_model(target)
@@ -178,7 +178,7 @@ def _start_model(target: str) -> VllmModel:
 
 
 def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
-    """The server to run, with the Python that MODEGRAPH_VLLM_PYTHON names, or else the current one; a cached model needs no connection to the hub.
+    """The server to run, with the default Python; a cached model needs no connection to the hub.
 
     On a CPU, compilation is off: it takes minutes, more than faster generation would save within one command. Without compilation the
     server starts in 30 s.
@@ -186,10 +186,11 @@ def spec_of(target: str, adapters: Mapping[str, Path]) -> VllmSpec:
     from graph.models.load import read_tokenizer
 
     extra = ("--enforce-eager",) if on_cpu() else ()
-    spec = read_spec(target, adapters, _python(), extra)
+    spec = read_spec(target, adapters, default_python(), extra)
     cached = not Path(spec.model).is_dir() and only_in_cache(spec.model, f"vllm:{target}")
     return with_training_prompts(spec, read_tokenizer(spec.model, f"vllm:{target}", local_files_only=cached))
 
 
-def _python() -> str:
+def default_python() -> str:
+    """The Python that MODEGRAPH_VLLM_PYTHON names, or else the current one."""
     return os.environ.get(PYTHON) or sys.executable

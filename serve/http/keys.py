@@ -22,7 +22,7 @@ from pydantic import AwareDatetime, Field, field_validator, model_validator
 from starlette.requests import HTTPConnection
 
 from graph.config import Settings, parse_settings
-from graph.errors import UserError
+from graph.errors import UserError, unreadable
 from graph.index.filters import Condition, parse_condition
 
 Scope = Literal["read", "write", "metrics"]
@@ -125,7 +125,9 @@ def read_keys(file: Path) -> list[Key]:
         rows = [dict(row) for row in content["keys"]]
     except FileNotFoundError:
         raise UserError(f"{file}: no such file", "a file of keys", "make one with `modegraph keys add`") from None
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except OSError as problem:
+        raise unreadable(file, problem, "a file of keys") from None
+    except (ValueError, KeyError, TypeError) as problem:
         message = f"{file}: not a file of keys ({type(problem).__name__})"
         raise UserError(message, '{"keys": […]}', "restore it, or make a new one with `modegraph keys add`") from None
     return [parse_settings(Key, row, f"{file}, key {number}") for number, row in enumerate(rows, 1)]
@@ -197,15 +199,16 @@ class KeyRing:
         self._buckets = {sha256: bucket for sha256, bucket in self._buckets.items() if sha256 in self._keys}
 
     def _stamp_now(self) -> tuple[int, int, int] | None:
+        """What differs after each change to the file, its owner or its permissions; None if it is missing."""
         try:
             status = self._file.stat()
         except OSError:
             return None
-        return status.st_ino, status.st_size, status.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_ctime_ns
 
 
 class TokenBucket:
-    """A token bucket that holds at most one minute's requests and refills evenly."""
+    """A token bucket with a capacity of one minute's requests, which refills evenly."""
 
     def __init__(self, rate: int) -> None:
         self._tokens, self._updated_s = float(rate), 0.0

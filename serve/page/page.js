@@ -6,6 +6,7 @@ import { setAcceptsFeedback } from "./shared/feedback.js";
 import { openBrowse, startBrowse } from "./views/browse.js";
 import { byId, count, decodePart, el } from "./shared/dom.js";
 import { startKey } from "./shared/key.js";
+import { latest } from "./shared/loading.js";
 import { openDocuments, startDocuments } from "./views/documents.js";
 import { openGraph, startGraph } from "./views/graph.js";
 import { openRuns } from "./views/runs.js";
@@ -17,6 +18,7 @@ import { startHistory } from "./conversations/history.js";
 const RETRY_MS = 5000;
 const VIEWS = ["ask", "documents", "browse", "graph", "questions", "runs"];
 let conversation = null;
+let retry = 0;
 
 /** The models (those of the page's collection, if the URL names one) and the modes to choose from. */
 async function modelsAndModes() {
@@ -38,6 +40,7 @@ async function chooseCollection() {
     location.search = new URLSearchParams({ collection: names[0] });
     return false;
   }
+  document.querySelector("nav a[href=docs]").search = location.search;
   const field = byId("collection");
   field.replaceChildren(...names.map((name) => el("option", { value: name }, name)));
   field.value = collection();
@@ -46,20 +49,27 @@ async function chooseCollection() {
   return true;
 }
 
-/** Show the size of the collections, and allow feedback and uploads if the server accepts them; try again after RETRY_MS while the model does not answer. */
+/** Show the size of the collections, and allow what the server allows; try again after RETRY_MS while the model does not answer. */
 async function showStatus() {
+  clearTimeout(retry);
   try {
-    const ready = await get("ready");
-    setAcceptsFeedback(ready.feedback, ready.collections);
-    setAcceptsDocuments(ready.writable);
-    byId("runs-link").hidden = !ready.runs;
+    const ready = await latest(byId("status"), get("ready"));
+    allow(ready);
     const size = `${count(ready.documents, "document")}, ${count(ready.passages, "passage")}`;
     byId("status").textContent = ready.models.length ? size : `${size}, no model`;
   } catch (problem) {
     const isLoading = problem.status === 503 && problem.code !== "stopping";
+    if (problem.content?.collections) allow(problem.content);
     byId("status").textContent = isLoading ? "The model does not answer; search works" : sentence(problem);
-    if (isLoading) setTimeout(showStatus, RETRY_MS);
+    if (isLoading) retry = setTimeout(showStatus, RETRY_MS);
   }
+}
+
+/** Allow feedback, uploads and the view of runs if the server does. */
+function allow({ feedback, collections, writable, runs }) {
+  setAcceptsFeedback(feedback, collections);
+  setAcceptsDocuments(writable);
+  byId("runs-link").hidden = !runs;
 }
 
 function route() {

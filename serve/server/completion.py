@@ -74,8 +74,8 @@ class PreparedRequest:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether a question has no excerpts (nothing found, or judged absent from the documents), so that the model is not called."""
-        return self.prompt is not None and self.prompt.intent != "remark" and not self.prompt.ranked
+        """Whether the model is not called, since there are no excerpts for the question."""
+        return self.prompt is not None and self.prompt.found_nothing
 
     def halved(self) -> PreparedRequest | None:
         """The request with about half of the optional parts of its prompt; None when nothing can be left out."""
@@ -125,18 +125,20 @@ async def prepare(
         evidence = await retriever.find(question.text, settings, model if options.use_model else None, view.generation)
     try:
         budget = token_budget(settings.max_context_tokens, model.count_tokens)
-        ranked = rank_excerpts(evidence, settings.top_k, budget)
+        ranked = await retriever.in_thread(partial(rank_excerpts, evidence, settings.top_k, budget))
     except UserError as problem:
         raise ApiError(400, "bad_value", f"retrieval: {problem}") from None
-    full_prompt = Prompt(
+    prompt = Prompt(
         question.intent, turn, request.instructions(), evidence, ranked, history, backend.escape_special_tokens
     )
     limit = _limit_field(fields)
-    try:
-        prompt, answer_tokens = await retriever.in_thread(partial(fit_prompt, full_prompt, model, fields[limit]))
-    except UserError as problem:
-        code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
-        raise ApiError(400, code, str(problem), "messages") from None
+    answer_tokens = fields[limit]
+    if not prompt.found_nothing:
+        try:
+            prompt, answer_tokens = await retriever.in_thread(partial(fit_prompt, prompt, model, answer_tokens))
+        except UserError as problem:
+            code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
+            raise ApiError(400, code, str(problem), "messages") from None
     body = with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
     search_metadata = {
         "intent": question.intent,

@@ -16,13 +16,13 @@ from serve.http.errors import ApiError
 from serve.server.collections import Generation
 
 
-def entity_row(generation: Generation, name: str) -> int:
-    """The row of an entity by its id or its text; ApiError 404 for one that the index does not have."""
+def entity_row(generation: Generation, name: str, field: str) -> int:
+    """The row of an entity by its id or its text; ApiError 404, which names the request's `field`, for one that the index does not have."""
     row = generation.row("entity", name)
     if row is None:
         row = generation.row("entity", content_id("entity", entity_key(name)))
     if row is None:
-        raise ApiError(404, "no_such_node", f"the index has no entity {name[:80]!r}", "id")
+        raise ApiError(404, "no_such_node", f"the index has no entity {name[:80]!r}", field)
     return row
 
 

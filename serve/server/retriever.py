@@ -30,7 +30,8 @@ CacheKey = tuple[str, tuple[DocumentCondition, ...], str, RetrieveSettings]
 CACHE_SIZE = 256
 MAX_K = 100
 MAX_CONDITIONS = 16
-Condition = Annotated[Text, StringConstraints(min_length=1, max_length=300)]
+Condition = Annotated[Text, StringConstraints(min_length=1, max_length=2000)]
+"""A condition on documents, long enough for a source of 500 characters, all of them escaped (`[*]`)."""
 
 
 class RetrievalOptions(Settings):

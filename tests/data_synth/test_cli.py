@@ -88,6 +88,13 @@ def test_a_judge_without_a_writer_is_refused(hashed_isles: Path, questions: Path
         run(hashed_isles, questions, "--out", tmp_path / "out", "--judge", "scripted")
 
 
+def test_two_writers_of_one_name_are_refused(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+    """Their rows would have the same ids."""
+    writers = ("--writer", "scripted", "--writer", "scripted")
+    with pytest.raises(UserError, match="two writers are named 'scripted'"):
+        run(hashed_isles, questions, "--out", tmp_path / "out", *writers, model=ScriptedModel(lambda _: ""))
+
+
 def test_the_same_inputs_give_the_same_bytes(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         run(hashed_isles, questions, "--out", tmp_path / name, "--mode", "hierarchy")

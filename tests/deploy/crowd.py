@@ -26,13 +26,13 @@ class Outcome:
 
 
 def answer(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """Request a chat completion; returns the problem. The question contains the request's id, by which a test finds it among those to the model's server."""
+    """Request a chat completion; return the problem. The question contains the request's id, so that a test finds it in the requests to the model's server."""
     reply = client.post("/v1/chat/completions", json=chat_body(headers), headers=headers)
     return "" if reply.status_code == 200 and "1911" in reply.text else f"{reply.status_code} {reply.text[:200]}"
 
 
 def stream(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """Request a streamed chat completion; returns the problem. A good stream ends with [DONE] and contains no error."""
+    """Request a streamed chat completion; return the problem. A good stream ends with [DONE] and contains no error."""
     with client.stream(
         "POST", "/v1/chat/completions", json={**chat_body(headers), "stream": True}, headers=headers
     ) as reply:
@@ -42,13 +42,13 @@ def stream(client: httpx2.Client, headers: dict[str, str]) -> str:
 
 
 def search(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """Search, by a POST that only reads; returns the problem."""
+    """Search, by a POST that only reads; return the problem."""
     reply = client.post("/v1/retrieve", json={"query": f"Lantern {headers['X-Request-Id']}"}, headers=headers)
     return "" if reply.status_code == 200 and reply.json()["passages"] else f"{reply.status_code} {reply.text[:200]}"
 
 
 def document(client: httpx2.Client, headers: dict[str, str]) -> str:
-    """Read a document by GET; returns the problem."""
+    """Read a document by GET; return the problem."""
     reply = client.get("/v1/documents/lantern", headers=headers)
     return "" if reply.status_code == 200 and reply.json()["title"] else f"{reply.status_code} {reply.text[:200]}"
 

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from graph.config import load_settings
 from serve.http.auth import OPEN_PATHS
 from serve.http.settings import ServerSettings
 from serve.http.telemetry import Metrics
-from tests.commands import build_app
+from tests.commands import options_of
 from tests.places import ROOT
 
 KUBERNETES, REPLICAS = ROOT / "deploy" / "kubernetes", ROOT / "deploy" / "replicas"
@@ -37,8 +36,7 @@ def settings_of(folder: Path) -> ServerSettings:
 
 def check_command(words: list[str]) -> None:
     """Check that the command exists and has these options."""
-    options = {option for each in get_command(build_app()).commands[words[0]].params for option in each.opts}  # type: ignore[attr-defined]
-    assert {word for word in words if word.startswith("--")} <= options
+    assert {word for word in words if word.startswith("--")} <= options_of(words[0])
 
 
 def container_of(kind: str) -> dict[str, Any]:

@@ -1,4 +1,5 @@
-"""The concept pages: each mode has a page with the constants of the code, the objectives' example prints the output shown, and named settings exist."""
+"""The concept pages: each mode has a page with the constants of the code, the objectives' example prints the output shown, and the names on pages
+for users of other tools exist."""
 
 import doctest
 import re
@@ -13,6 +14,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.modes import Mode
 from graph.store.index_settings import IndexSettings
 from tests.places import ROOT
+from tests.test_command_line import COMMANDS
 from train.run.settings import DpoSettings, MsSettings, RewardSettings, SftSettings
 
 MODES = ROOT / "docs" / "concepts" / "modes"
@@ -65,7 +67,10 @@ def test_the_example_of_the_objectives_gives_the_output_shown() -> None:
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs/coming-from").glob("*.md")), ids=lambda page: page.stem)
-def test_settings_named_on_coming_from_pages_exist(page: Path) -> None:
+def test_the_settings_modes_commands_and_losses_named_on_a_coming_from_page_exist(page: Path) -> None:
     ours = re.findall(r"^\|[^|]+\|(.+)\|$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    named = {name for cell in ours for name in re.findall(r"`([a-z]+_[a-z_]+)`", cell)}
-    assert named <= {line.key for kind in SETTINGS_CLASSES for line in setting_lines(kind)}
+    named = {"".join(found) for cell in ours for found in re.findall(r"`([a-z_]+)(?:`|: )|--set ([a-z_.]+)=", cell)}
+    settings = {line.key for kind in SETTINGS_CLASSES for line in setting_lines(kind)}
+    commands = {word for command in COMMANDS for word in command.split()}
+    losses = get_args(DpoSettings.model_fields["loss"].annotation)
+    assert named and named <= {*settings, *get_args(Mode), *commands, *losses}

@@ -1,4 +1,4 @@
-"""The figures of docs/: drawing them again from the tables of docs/results.md gives the committed SVG files."""
+"""The figures of docs/: drawing them again from the tables, the data and the loss functions gives the committed SVG files."""
 
 import doctest
 import re

@@ -1,6 +1,5 @@
 """Intervals, exact tests and corrections, compared with values computed by hand and slow references; and when a difference may be claimed."""
 
-import doctest
 import math
 from itertools import product
 
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import permutation_test, ttest_1samp
 
-from eval import statistics
 from eval.statistics import (
     bootstrap_difference,
     bootstrap_mean,
@@ -27,10 +25,6 @@ from eval.statistics import (
     verdict_text,
 )
 from graph.errors import UserError
-
-
-def test_docstring_examples_give_the_output_shown():
-    assert doctest.testmod(statistics).failed == 0
 
 
 def slow_sign_test(better, worse):

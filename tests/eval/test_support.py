@@ -115,3 +115,5 @@ def test_a_malformed_row_is_reported_with_its_line(change: dict[str, object], me
 def test_rows_with_only_one_label_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"1 rows of split val\. Expected both supported and unsupported sentences"):
         read_support(write_rows(tmp_path, [ROWS[0] | {"split": "val"}, ROWS[1]]), "val")
+    with pytest.raises(UserError, match=r"1 rows.* Choose another file or split, or a larger --limit"):
+        read_support(write_rows(tmp_path, ROWS), limit=1)

@@ -19,7 +19,7 @@ LIMIT = 3
 
 
 def tiny_model(folder: Path) -> Path:
-    """A Llama trained for two steps, whose window holds every prompt."""
+    """A Llama trained for two steps, with a context window that is long enough for every prompt."""
     sizes = {"vocabulary": 600, "layers": 1, "heads": 2, "context_tokens": 8192, "steps": 2}
     train_tiny(TinySettings(texts=str(EXAMPLES / "documents"), output=str(folder / "tiny"), **sizes))
     return folder / "tiny"
@@ -47,7 +47,7 @@ def test_only_the_llm_selector_calls_the_model_and_the_server_counts_its_calls(t
     assert found["threshold"]["calls/query"] == found["threshold"]["tokens/query"] == 0
     assert found["llm"]["calls/query"] > 1 and found["llm"]["tokens/query"] > 100
     assert served > LIMIT * found["llm"]["calls/query"], (
-        "the server also counts a warm-up question and the selections whose precision is measured"
+        "the server also counts the selections whose precision is measured"
     )
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def test_an_answer_has_text_citations_and_evidence(isles: mg.Index) -> None:
     assert "Ada Marlow [1]" in str(answer) and "Ada Marlow" in repr(answer)
 
 
-def test_a_model_given_by_name_is_opened_again_only_if_the_name_changes(
+def test_a_model_is_opened_again_only_if_its_name_or_folder_changes(
     isles: mg.Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = []
@@ -41,6 +42,10 @@ def test_a_model_given_by_name_is_opened_again_only_if_the_name_changes(
     (tmp_path / "new file").touch()
     isles.ask(QUESTION, model="reader")
     assert opened == ["openai:a@http://b", "openai:c@http://b", "reader"]
+    for changed_ns in (1, 1, 2):
+        os.utime(tmp_path, ns=(0, changed_ns))
+        isles.ask(QUESTION, model=f"hf:{tmp_path}")
+    assert opened[3:] == [f"hf:{tmp_path}"] * 2
 
 
 def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny_run: mg.Run) -> None:
@@ -68,6 +73,19 @@ def test_streams_work_in_an_event_loop_with_and_without_await(isles: mg.Index) -
     assert pieces == again and answer.text == "Ada Marlow [1]" and answer.removed == (9,)
     assert "".join(piece for piece in pieces if piece.part == "answer").strip() == answer.text
     assert not any("[9]" in piece for piece in pieces)
+
+
+@pytest.mark.long
+def test_thinking_and_further_answers_are_in_no_piece(isles: mg.Index) -> None:
+    text = f"<think>So [1].</think>{REPLY} ###Answer: Ida Corrow"
+    delta = {"reasoning_content": "First, the yard.", "content": text}
+    chunk = json.dumps({"choices": [{"index": 0, "finish_reason": "stop", "delta": delta}]})
+    with chat_server(lambda body, number: (200, f"data: {chunk}\n\n")) as server:
+        stream = isles.ask_stream(QUESTION, model=f"openai:m@{server.url}")
+        pieces = list(stream)
+    reason = "".join(each for each in pieces if each.part == "reason").strip()
+    assert reason == stream.answer.reason == "The Marlow Yard built her [1], says."
+    assert "".join(each for each in pieces if each.part == "answer").strip() == stream.answer.text == "Ada Marlow [1]"
 
 
 @pytest.mark.long
@@ -101,8 +119,13 @@ def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
         isles.ask(QUESTION, model=f"hf:{tmp_path}/nowhere")
     with pytest.raises(mg.UserError, match="scripted does not stream"):
         list(isles.ask_stream(QUESTION, model=ScriptedModel(lambda request: REPLY)))
+    with pytest.raises(mg.UserError, match=r"vllm:no-such-model does not stream\..*Use ask, or start vLLM yourself"):
+        list(isles.ask_stream(QUESTION, model="vllm:no-such-model"))
     with chat_server(lambda body, number: (500, "broken")) as server, pytest.raises(mg.UserError):
         list(isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"))
+    for ask in (isles.ask, isles.ask_stream):
+        with pytest.raises(mg.UserError, match=r"^\w+: max_answer_tokens = 0\. Expected at least 1"):
+            ask(QUESTION, model=ScriptedModel(lambda request: REPLY), max_answer_tokens=0)
     with pytest.raises(mg.UserError, match="the question is empty"):
         isles.ask(" ", model=ScriptedModel(lambda request: REPLY))
 

@@ -1,6 +1,8 @@
 """The views that a notebook shows: well-formed, without scripts, and with all text of documents and models escaped."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -81,6 +83,15 @@ def test_evidence_shows_rank_title_score_text_and_path(isles: mg.Index) -> None:
         for part in (str(rank), found.item.title, f"{found.score:.3f}", found.item.text, " → ".join(path)):
             assert part in shown.text
     assert str(evidence).startswith("1. ") and "3 passages" in repr(evidence)
+
+
+def test_one_of_a_kind_is_in_the_singular(tmp_path: Path) -> None:
+    index = mg.index([mg.Document("a", "", "The Lantern burned.")], tmp_path / "index")
+    evidence = index.retrieve("Lantern")
+    answer = index.ask("Lantern", model=ScriptedModel(lambda request: "It burned [1]."))
+    assert ", 1 document, " in repr(index) and ", 1 passage, " in repr(evidence) and ", 1 citation, " in repr(answer)
+    called = replace(evidence, trace=replace(evidence.trace, model_calls=1))
+    assert "1 model call<" in called._repr_html_()
 
 
 def test_the_picture_of_the_paths_is_a_graph_from_the_question_to_the_passages(isles: mg.Index) -> None:

@@ -83,6 +83,8 @@ def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_droppe
     wrong_model = ScriptedModel(lambda request: "###Reason: So. ###Answer: The yard opened in 1962 [2].")
     refused = answer_from(EVIDENCE, 5, None, wrong_model, 64, word_verifier(""), drop_unsupported=True)
     assert (refused.answer, len(refused.unsupported), set(refused.citations)) == (NOT_FOUND, 1, set())
+    headed = ScriptedModel(lambda request: "###Reason: So. ###Answer: # Yard\n\nThe yard opened in 1962 [2].")
+    assert answer_from(EVIDENCE, 5, None, headed, 64, word_verifier(""), drop_unsupported=True).answer == NOT_FOUND
 
 
 @pytest.mark.parametrize("abstained", [True, False])

@@ -1,5 +1,5 @@
 """The parts of an index that callers may see: a cached part is reused, and each of several simultaneous callers gets the part that it requested.
-A failed write does not affect those that arrive after it has begun."""
+A failed write does not affect the writes that arrive after it has begun."""
 
 import asyncio
 from collections.abc import Iterator

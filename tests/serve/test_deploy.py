@@ -7,21 +7,15 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from modegraph.cli import FOLDERS
 from serve.http.settings import ServerSettings
-from tests.commands import build_app, run
+from tests.commands import options_of, run
 from tests.places import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
 UNIT = (ROOT / "deploy/modegraph.service").read_text()
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
-
-
-def options_of(command: str) -> set[str]:
-    found = get_command(build_app()).commands[command]  # type: ignore[attr-defined]
-    return {option for each in found.params for option in each.opts if option.startswith("--")}
 
 
 def test_the_serve_commands_of_compose_and_systemd_use_only_existing_options() -> None:

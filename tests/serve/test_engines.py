@@ -3,10 +3,7 @@ from pathlib import Path
 import pytest
 
 from graph.errors import UserError
-from graph.types import CompletionRequest, Message
 from serve.engines import kind_of, open_model
-from serve.ledger import Ledger
-from tests.fakes import chat_server
 
 
 @pytest.mark.parametrize("spec", ["", "hf", "hf:", "gpt-5", "vllm:", "openai:"])
@@ -17,15 +14,15 @@ def test_the_error_for_an_unknown_spec_lists_the_forms(spec: str) -> None:
         open_model(spec)
 
 
-@pytest.mark.long
-def test_with_a_ledger_file_a_call_is_made_only_once(tmp_path: Path) -> None:
-    with chat_server(lambda body, number: f"answer {number}") as server:
-        request = CompletionRequest((Message("user", "hello"),), max_tokens=5)
-        for _ in range(2):
-            model = open_model(f"openai:m@{server.url}", tmp_path / "ledger.sqlite")
-            assert isinstance(model, Ledger)
-            assert model.complete([request])[0].text == "answer 1"
-        assert len(server.requests) == 1
+@pytest.mark.parametrize("name", ["smollm2", "reader"])
+def test_a_name_of_the_catalogue_that_is_also_a_folder_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match=f"model '{name}': a model of the catalogue, but also a folder.*hf:./{name}"):
+        kind_of(name)
+    assert kind_of(f"hf:./{name}") == ("hf", f"./{name}")
 
 
 @pytest.mark.parametrize(

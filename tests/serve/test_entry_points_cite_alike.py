@@ -18,7 +18,7 @@ from graph.shared.modes import MODES
 from serve.cli import register
 from serve.pipeline import answer_from
 from tests.fakes import HashEncoder, ScriptedModel, chat_server
-from tests.serve.http.running import Running, serving
+from tests.serve.http.running import Running, events_of, serving
 from tests.serve.mcp.clients import with_client
 
 QUESTION = "When was the Lantern built by the Marlow Yard, and where was Ada Marlow born?"
@@ -107,8 +107,7 @@ def by_http(running: Running, mode: str) -> View:
 
 
 def by_stream(running: Running, mode: str) -> View:
-    lines = running.post("/v1/chat/completions", json=body(mode, True)).text.splitlines()
-    events = [json.loads(line[6:]) for line in lines if line.startswith("data: {")]
+    events = events_of(running.post("/v1/chat/completions", json=body(mode, True)))
     return view_of([choice["delta"] for event in events for choice in event["choices"]])
 
 

@@ -167,6 +167,12 @@ def test_a_reply_that_postgresql_cannot_store_is_returned_but_not_stored(file: P
     assert rows_of(file) == []
 
 
+def test_a_reply_with_half_a_character_is_returned_but_not_stored(file: Path) -> None:
+    ledger = Ledger(ScriptedModel(lambda request: "a\ud83d" if request == request_of("a") else "b"), file)
+    assert [each.text for each in ledger.complete([request_of("a"), request_of("b")])] == ["a\ud83d", "b"]
+    assert rows_of(file) == [(call_key("scripted", request_of("b")),)]
+
+
 def test_a_file_that_is_not_a_ledger_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     notes = tmp_path / "notes.txt"
     notes.write_text("my notes, of more than sixteen bytes\n" * 40)

@@ -10,6 +10,7 @@ from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines import openai_api
 from serve.engines.child import free_port
+from serve.engines.open_backend import VllmOptions, open_backend
 from serve.engines.openai_api import ATTEMPTS, IN_FLIGHT, TIMEOUT_S, OpenAIModel, open_openai
 from serve.engines.openai_backend import OpenAIBackend
 from serve.engines.vllm import REPLY_TIMEOUT_S, VllmModel
@@ -133,10 +134,24 @@ def test_a_malformed_spec_is_refused(target: str) -> None:
         open_openai(target)
 
 
-@pytest.mark.parametrize("target", ["m@file:///etc/passwd", "m@ftp://host/v1", "m@http:///v1"])
+ADDRESSES = [
+    *("m@file:///etc/passwd", "m@ftp://host/v1", "m@http:///v1", "m@http://[::1/v1"),
+    *("m@http://host:port/v1", "m@http://host:99999/v1", "m@http://host:0/v1"),
+]
+
+
+@pytest.mark.parametrize("target", ADDRESSES)
 def test_only_http_and_https_addresses_are_accepted(target: str) -> None:
     with pytest.raises(UserError, match="an http:// or https:// address"):
         open_openai(target)
+
+
+@pytest.mark.parametrize("key", ["sk-schlüssel", "sk-123\r"])
+def test_a_key_that_http_cannot_send_is_refused_but_not_shown(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    for open_one in (open_openai, lambda target: open_backend(f"openai:{target}", [], VllmOptions())):
+        with pytest.raises(UserError, match=r"^OPENAI_API_KEY: a character that HTTP cannot send\. Exp.*Copy the key"):
+            open_one("m@http://localhost/v1")
 
 
 def test_the_estimated_number_of_tokens_is_rounded_up() -> None:

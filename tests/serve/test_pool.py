@@ -181,6 +181,7 @@ def test_a_ledger_replays_a_call_whichever_server_answered_it(tmp_path: Path) ->
         (["openai:m@http://a/v1", "openai:n@http://b/v1"], "servers of 'm' and 'n'. Expected servers of one model"),
         (["openai:m@http://a/v1", "hf:m"], "model 'hf:m' together with 1 more. Expected several servers of one model"),
         (["openai:m@http://a/v1"] * 2, "openai:m@http://a/v1: given twice"),
+        (["openai:m@http://a/v1", "openai:m@http://a/v1/"], "openai:m@http://a/v1: given twice"),
         (["openai:m@http://a/v1", "openai:m"], "openai:m. Expected openai:NAME@URL"),
     ],
 )

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from graph.answer.attribution import Citation, Quote
 from graph.answer.support import NotChecked, Unsupported
-from graph.types import Evidence, Passage, Scored, Summary, Trace
+from graph.types import Evidence, Finding, Passage, Scored, Summary, Trace
 from serve.pipeline import Answer
 from serve.show import show_answer, show_evidence, show_paths
 from serve.types import Cost
@@ -33,6 +33,22 @@ def test_evidence_shows_rank_score_title_source_offsets_and_text() -> None:
     assert "High [2Jat noon. Low at dusk." in shown
     assert "1. 0.250 · layer 1 · from 2 passages" in shown and "All of it." in shown
     assert show_evidence(Evidence("q")) == "Nothing found."
+
+
+def test_a_passage_without_a_title_is_named_by_its_source() -> None:
+    passage = replace(PASSAGE, title="")
+    evidence = Evidence("q", passages=(Scored(passage, 0.5),), trace=Trace("dense"))
+    assert show_evidence(evidence).startswith("1. 0.500 · a.md 12–40 · p1\n")
+    assert "\n1. a.md 12–40 · p1\n" in show_paths(evidence)
+    cited = replace(ANSWER, citations={1: replace(ANSWER.citations[1], title="")})
+    assert "\n[1] a.md 12–40\n" in show_answer(cited)
+
+
+def test_one_passage_is_in_the_singular() -> None:
+    finding = Finding("Who?", "Ida.", ("p1",), 0.5)
+    summary = Summary("s", 1, "All of it.", ("p1",))
+    shown = show_evidence(Evidence("q", summaries=(Scored(summary, 0.25),), findings=(finding,)))
+    assert "1. 0.250 · layer 1 · from 1 passage\n" in shown and "0.50 · Who? · from 1 passage\n" in shown
 
 
 def test_control_characters_of_documents_do_not_reach_the_terminal() -> None:

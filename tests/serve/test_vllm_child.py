@@ -16,8 +16,9 @@ from graph.errors import UserError
 from graph.models import checkpoint
 from serve.engines import child as children
 from serve.engines.child import PROCESS_GROUP_GUARD, SupervisedServer
+from serve.engines.open_backend import VllmOptions, open_backend
 from serve.engines.vllm import VllmSpec, lora_rank, max_lora_rank, read_spec
-from tests.processes import until
+from tests.processes import runs, until
 
 FAKE_SERVER = """#!{python}
 import http.server, os, subprocess, sys
@@ -46,14 +47,6 @@ def adapter(folder: Path, **config: object) -> Path:
     return folder
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not count."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def group_of(child: SupervisedServer) -> int:
     """The process group of the running server; 0 when none is running."""
     return child._process.pid if child._process is not None else 0
@@ -64,7 +57,7 @@ def members(group: int) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and os.getpgid(int(entry.name)) == group and is_alive(int(entry.name)):
+            if entry.name.isdigit() and os.getpgid(int(entry.name)) == group and runs(int(entry.name)):
                 found.append(int(entry.name))
         except OSError:
             continue
@@ -123,6 +116,13 @@ def test_the_command_line_contains_the_model_its_adapters_and_the_options(tmp_pa
         read_spec("o/m", {"large": adapter(tmp_path / "large", r=513)}, sys.executable, ())
     with pytest.raises(UserError, match="another name"):
         read_spec(str(tmp_path / "model"), {"model": adapters["sft"]}, sys.executable, ())
+
+
+def test_the_variable_names_the_python_unless_an_option_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", "/nowhere/python")
+    for option, python in (("", "/nowhere/python"), ("/elsewhere/python", "/elsewhere/python")):
+        with pytest.raises(UserError, match=f"^{python}: no such program"):
+            open_backend("vllm:o/m", [], VllmOptions(option))
 
 
 @pytest.mark.parametrize("how", ["closed", "killed"])

@@ -13,7 +13,7 @@ from eval.alignment.sample import Policy, Prompt, SamplingSettings, draw_by_tran
 from graph.errors import UserError
 from graph.types import CompletionRequest, Message
 from serve.engines.vllm import open_vllm
-from tests.processes import until
+from tests.processes import command_lines, until
 from tests.vllm import with_vllm
 from train.model.load import load_policy
 from train.run.settings import TinySettings
@@ -109,7 +109,7 @@ def test_a_server_ends_with_the_process_that_started_it(adapters: list[Path]) ->
     same, tokens, window, url = done.stdout.split()
     assert same == "True" and 1 <= int(tokens) <= 8 and int(window) == 1024, done.stderr
     port = url.rpartition(":")[2].partition("/")[0]
-    until(lambda: not process_has_port(port), 60)
+    until(lambda: not any(port in line.split() for line in command_lines()), 60)
 
 
 def test_if_vllm_does_not_start_the_error_names_the_variable_to_set(
@@ -120,12 +120,3 @@ def test_if_vllm_does_not_start_the_error_names_the_variable_to_set(
         UserError, match=r"vLLM exited before it answered \(.*No module named.*Set MODEGRAPH_VLLM_PYTHON"
     ):
         open_vllm(str(base))
-
-
-def process_has_port(port: str) -> bool:
-    """Whether a process has this port on its command line."""
-    return any(
-        port.encode() in entry.read_bytes().split(b"\0")
-        for entry in Path("/proc").glob("[0-9]*/cmdline")
-        if entry.exists()
-    )

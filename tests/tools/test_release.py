@@ -15,7 +15,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("release"))[1]
 
 
-@pytest.mark.long
 def test_the_wheel_contains_prompts_templates_and_the_page(wheel: Path) -> None:
     assert missing_files(wheel) == set()
     names = set(zipfile.ZipFile(wheel).namelist())

@@ -666,6 +666,6 @@ def test_sampling_without_dev_prompts_or_with_trl_is_refused(base: Path, data: P
     (folder / "train.jsonl").write_bytes((data / "train.jsonl").read_bytes())
     with pytest.raises(UserError, match=r"sample_steps = 2 without .*dev\.jsonl"):
         train_once(MsSettings(**run_values(base, folder, tmp_path / "run", sample_steps=2)))
-    with pytest.raises(UserError, match="trainer: trl with sample_steps"):
-        train_once(MsSettings(**run_values(base, data, tmp_path / "run", sample_steps=2, trainer="trl")))
+    with pytest.raises(ValueError, match="TRL's trainer does not support sample_steps"):
+        MsSettings(**run_values(base, data, tmp_path / "run", sample_steps=2, trainer="trl"))
     assert not (tmp_path / "run").exists()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +17,20 @@ from torch.nn.functional import softplus
 from transformers import AutoModelForCausalLM
 
 from data_synth.reading.reading_rows import ReadingSettings, reading_rows
-from data_synth.rows import ReadingRow, reading_to_json
-from graph.answer.prompt import NOT_FOUND
+from data_synth.rows import ReadingRow, preference_to_json, reading_to_json
+from graph.answer.prompt import NOT_FOUND, format_answer
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from tests.data_synth.reading.world import isles
 from tests.train.test_sft import base, reading, settings_of  # noqa: F401
+from tests.train.world import preference
 from train.model.load import load_tokenizer
 from train.model.packing import TokenizedGroup, plain_logps
 from train.refusals import (
     AnchoredRefusals,
     answers_and_refusals,
     at_weights,
+    check_refusals,
     log_complement,
     log_odds,
     refusal_signs,
@@ -45,6 +48,21 @@ def test_rows_are_classified_by_whether_they_refuse() -> None:
     probed = [with_refusals(group, REFUSAL[0]) for group in groups]
     assert probed[0].responses[2:] == ((4, 5), (3, 5)) and probed[1].responses[1:] == ((5,),)
     assert refusal_signs(probed, REFUSAL).tolist() == [1, -1, 0]
+
+
+def test_rows_whose_first_tokens_do_not_distinguish_refusals_are_refused(base: Path, tmp_path: Path) -> None:  # noqa: F811
+    """A template may start every completion alike; in the form `reasoned`, the reason comes before a refusal."""
+    alike = [with_refusals(TokenizedGroup((1,), (REFUSAL, (5, 7, 2))), REFUSAL[0])]
+    with pytest.raises(UserError, match="all 2 completions begin with the same token as a refusal"):
+        check_refusals(alike, REFUSAL, 1)
+    check_refusals(alike, REFUSAL, 2)
+    rows = [replace(preference(0), chosen=format_answer("No passage says so", NOT_FOUND)), preference(1)]
+    write_jsonl(tmp_path / "train.jsonl", map(preference_to_json, rows))
+    settings = settings_of(base, tmp_path, tmp_path / "run", anchor_refusals=True)
+    with pytest.raises(UserError, match="1 of 2 rows refuse, and none of them begins like 'not in the documents'"):
+        read_sft_data(settings, load_tokenizer(str(base)))
+    write_jsonl(tmp_path / "train.jsonl", [preference_to_json(preference(1))])
+    read_sft_data(settings, load_tokenizer(str(base)))
 
 
 def loss_by_hand(answers: Tensor, refusals: Tensor, initial: Tensor, kinds: Sequence[int]) -> Tensor:

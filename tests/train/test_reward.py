@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import BloomConfig, BloomForSequenceClassification
 
 from data_synth.responses.rewards import COMPONENTS, response_problems
 from data_synth.rows import response_to_json
@@ -206,6 +207,14 @@ def test_unusable_inputs_of_scoring_and_training_are_refused(
     with pytest.raises(UserError, match="an adapter of a language model"):
         train_reward(RewardSettings(**quick_settings(sft, data, tmp_path / "out")))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_model_without_a_stated_window_scores_texts(run: Path, tmp_path: Path) -> None:
+    """BLOOM's positions have no limit."""
+    folder = shutil.copytree(run, tmp_path / "bloom")
+    config = BloomConfig(vocab_size=600, hidden_size=32, n_layer=1, n_head=2, num_labels=1)
+    BloomForSequenceClassification(config).save_pretrained(folder)
+    assert 0 < score_texts(folder, [response_row(0).prompt], ["Corrow"])[0] < 1
 
 
 def test_a_reward_adapter_of_a_changed_base_is_refused(adapter_run: Path, base: Path, tmp_path: Path) -> None:

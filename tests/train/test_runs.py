@@ -22,6 +22,7 @@ from train.preference.preference import Loss, pair_trainer, train_once
 from train.run.data import read_preferences
 from train.run.loop import ProgressCallback, prepare, run_trainer
 from train.run.record import model_card, read_run
+from train.run.save import fresh_folder
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
 from train.sft import train_sft
 
@@ -227,6 +228,28 @@ def test_a_run_never_overwrites_an_existing_path(base: Path, data: Path, sft_run
         train_sft(SftSettings(**common(base, data, tmp_path / "file")))
     with pytest.raises(UserError, match=r"file: no run\.json\. Expected the folder of a finished training run"):
         read_run(tmp_path / "file")
+
+
+def test_the_working_directory_is_no_output(
+    base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for output in (".", ".."):
+        with pytest.raises(UserError, match="this folder, or one above it"):
+            train_sft(SftSettings(**common(base, data, Path(output))))
+
+
+def test_a_run_does_not_delete_the_files_of_another_that_is_still_working(tmp_path: Path) -> None:
+    with fresh_folder(tmp_path / "run", about={}) as folder:
+        (folder / "model").write_text("mine")
+        for resumable in (False, True):
+            with (
+                pytest.raises(UserError, match=r"run\.partial: another process is working on it"),
+                fresh_folder(tmp_path / "run", resumable, about={}),
+            ):
+                pass
+        assert (folder / "model").exists()
+    assert [file.name for file in (tmp_path / "run").iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize(

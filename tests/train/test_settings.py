@@ -32,7 +32,6 @@ REQUIRED = {"model": "m", "data": "d", "output": "o"}
         (DpoSettings, {"rewards": {}}, "all weights are 0"),
         (MsSettings, {"label_smoothng": 0.1}, "Did you mean 'label_smoothing'"),
         (DpoSettings, {"label_smoothing": 0.5}, "label_smoothing = 0.5"),
-        (DpoSettings, {"loss": "lambda", "trainer": "trl"}, "TRL has no loss lambda"),
         (SftSettings, {"beta": 0.1}, "unknown key 'beta'"),
     ],
 )

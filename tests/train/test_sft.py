@@ -193,6 +193,10 @@ ASSISTANT = {"role": "assistant", "content": "Here."}
             {"messages": [{"role": "tool", "content": "x"}, {"role": "assistant", "content": "y"}]},
             "unsupported turn: role 'tool'",
         ),
+        (
+            {"prompt": "Where?", "completion": "Here.", "answers": "Here", "context_ids": []},
+            "expected a list, got 'Here'",
+        ),
         ({"instruction": "Where?", "output": " "}, "the completion is ' '"),
         ({"instruction": "Where?", "output": None}, "neither a text nor one message of the assistant: None"),
         ({"prompt": "Where?", "completion": [ASSISTANT, ASSISTANT]}, "neither a text nor one message of the assistant"),
@@ -213,8 +217,9 @@ def test_a_row_that_is_not_a_conversation_is_reported_with_its_line(
 
 
 def test_settings_that_contradict_each_other_are_refused(base: Path, reading: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="save_steps = 7 is not a multiple of eval_steps = 5"):
-        settings_of(base, reading, tmp_path, eval_steps=5, save_steps=7)
+    for save_steps in (7, 10):
+        with pytest.raises(ValueError, match=f"save_steps = {save_steps} differs from eval_steps = 5"):
+            settings_of(base, reading, tmp_path, eval_steps=5, save_steps=save_steps)
     with pytest.raises(ValueError, match="patience counts measurements"):
         settings_of(base, reading, tmp_path, patience=2)
     (reading / "dev.jsonl").unlink()

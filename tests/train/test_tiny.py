@@ -116,3 +116,8 @@ def test_a_blank_line_follows_each_text_of_the_stream(base: Path) -> None:
     tokenizer = load_tokenizer(str(base))
     stream = token_stream(["a", "b"], tokenizer)
     assert len(stream) >= 4 and tokenizer.decode(stream) == "a\n\nb\n\n"
+
+
+def test_a_text_that_spells_the_end_token_adds_none_to_the_stream(base: Path) -> None:
+    tokenizer = load_tokenizer(str(base))
+    assert tokenizer.eos_token_id not in token_stream([f"a{tokenizer.eos_token}b"], tokenizer)

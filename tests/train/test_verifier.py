@@ -167,7 +167,11 @@ def test_equally_weighted_opposite_sets_cancel_out_and_a_constant_input_gets_no_
     ("change", "names", "expected"),
     [
         (lambda row: row, ("wasps",), "no set 'wasps'. Expected one of ants, bees"),
-        (lambda row: {**row, "supported": True}, ("ants",), "ants, train: 0 of .* rows are unsupported"),
+        (
+            lambda row: {**row, "supported": True},
+            ("ants",),
+            "ants, train: 0 of .* rows are unsupported.*other sets in `real_sets`",
+        ),
         (
             lambda row: {**row, "further": "a text"},
             (),
@@ -203,6 +207,9 @@ def test_the_share_marked_stays_within_its_limit_on_the_claims_that_set_the_thre
     for share in (0.01, 0.03, 0.2):
         marked = (supported_n >= threshold_of(supported_n, share)).mean()
         assert share - 0.003 < marked <= share, "the threshold should be about as low as the limit allows"
+    hundred_n = np.linspace(0.6, 0.9, 100)
+    assert (hundred_n >= threshold_of(hundred_n, 0.42)).sum() == 42
+    assert not (np.ones(10) >= threshold_of(np.ones(10), 0.1)).any()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +220,14 @@ def test_the_share_marked_stays_within_its_limit_on_the_claims_that_set_the_thre
         (lambda rows: [{**rows[0], "claim": " "}, *rows[1:]], "line 1: the claim is empty"),
         (lambda rows: [{**rows[0], "supported": "yes"}, *rows[1:]], "line 1: TypeError"),
         (lambda rows: [{**rows[0], "kind": None}, *rows[1:]], "line 1: TypeError"),
-        (lambda rows: [*rows, {**rows[0], "split": other_split(rows[0]["split"])}], "in both"),
+        (lambda rows: [*rows, {**rows[0], "split": other_split(rows[0]["split"])}], "1 passages in both"),
+        (
+            lambda rows: [
+                *rows,
+                {**rows[0], "split": other_split(rows[0]["split"]), "passage": "A.", "further": [rows[0]["passage"]]},
+            ],
+            "1 passages in both",
+        ),
     ],
 )
 def test_unusable_claims_are_refused(tmp_path: Path, rows: list[ClaimRow], change: Any, expected: str) -> None:

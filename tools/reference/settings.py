@@ -11,7 +11,7 @@ from modegraph.cli_config import commands_with_settings
 from tools.reference.markdown import code, page, table
 
 ABOUT = (
-    "A YAML file given with `--config` holds these keys; `--set key=value` overrides it, with dots for nested keys. "
+    "A YAML file given with `--config` contains these keys; `--set key=value` overrides it, with dots for nested keys. "
     "`modegraph config show COMMAND` prints a file with all of them, `modegraph config check FILE` reports problems in one. "
     "In Python they are keyword arguments."
 )

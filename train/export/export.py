@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from graph.errors import UserError
+from graph.models.catalogue import MODELS
 from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base, is_adapter
 from graph.models.load import one_line
 from graph.shared.console import say
@@ -66,15 +67,17 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
 def export_adapter(run: Path, output: Path, base: str = "") -> str:
     """Write the adapter alone with tokenizer, card and run.json to `output`; return the name of its base: `base` if given, else its hub name.
 
-    UserError as in `export_merged`, and if the base is a local folder and `base` is empty.
+    UserError as in `export_merged`, and if `base` is empty and the record has no hub name of the base.
     """
     record = adapter_run(run)
     check_output(output)
     check_base(str(run), adapter_base(str(run)))
     name = base or hub_base(run, record)
     if not name:
-        found = f"{run}: its base model is the local folder {adapter_base(str(run))!r}"
-        raise UserError(found, "a base that others can fetch", "name it with --hub-base OWNER/NAME")
+        local = adapter_base(str(run))
+        original = MODELS[local].hub if local in MODELS else "OWNER/NAME"
+        found = f"{run}: no hub name is recorded for its base model {local!r}"
+        raise UserError(found, "a base that others can fetch", f"name it with --hub-base {original}")
     with fresh_folder(output) as folder:
         shutil.copyfile(run / ADAPTER_WEIGHTS, folder / ADAPTER_WEIGHTS)
         config = json.loads((run / ADAPTER_CONFIG).read_text(encoding="utf-8")) | {"base_model_name_or_path": name}
@@ -136,7 +139,7 @@ def base_name(run: Path, record: RunRecord) -> str:
 
 
 def hub_base(run: Path, record: RunRecord) -> str:
-    """The base model's name on the hub; "" for a local folder (whose fingerprint is in the record)."""
+    """The base model's name on the hub; "" for a local folder or a name of the catalogue (the record has the fingerprint of its weights)."""
     base = base_name(run, record)
     return base if record.base_weights == base else ""
 

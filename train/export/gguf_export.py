@@ -175,13 +175,14 @@ def llama_replies(
 
 
 def compare(model: Any, precision: str, probes: Sequence[ProbeConversation], replies: Sequence[Reply]) -> FileGaps:
-    """The gaps between the run's scores of the replies and llama.cpp's."""
+    """The gaps between the run's scores of the replies and llama.cpp's, over the replies that have tokens."""
     model.to(device()).eval()
-    scored = (score_completion(model, p.with_answer(reply.ids or ())) for p, reply in zip(probes, replies, strict=True))
-    ours = list(track(scored, f"the run in {precision}", len(probes)))
+    pairs = [(reply, probe.with_answer(reply.ids)) for probe, reply in zip(probes, replies, strict=True) if reply.ids]
+    scored = (score_completion(model, row) for _, row in pairs)
+    ours = list(track(scored, f"the run in {precision}", len(pairs)))
     gaps = [
         abs(a - b)
-        for reply, scores in zip(replies, ours, strict=True)
+        for (reply, _), scores in zip(pairs, ours, strict=True)
         for a, b in zip(reply.logps, scores.logps, strict=True)
     ]
     departures = [first_departure(scores) for scores in ours]
@@ -342,13 +343,13 @@ def _compare_with_llama_cpp(
             say(f"writing {base} as F16, to test the adapter on it")
             write_gguf(load_model(base, precision), tokenizer, model_file, "f16", "base")
         replies = llama_replies(model_file, adapters, probes, tokenizer)
-    if not any(reply.logps for reply in replies):
+    if not any(reply.ids for reply in replies):
         return (), 0
     model = load_model(str(run), precision, quantisation=quantisation)
     gaps = [compare(model, precision, probes, replies)]
     if precision != "float32" and quantisation == "none":
         gaps.append(compare(model.float(), "float32", probes, replies))
-    return tuple(gaps), sum(len(reply.logps) for reply in replies)
+    return tuple(gaps), sum(len(reply.ids or ()) for reply in replies)
 
 
 def _precision(record: RunRecord) -> Any:

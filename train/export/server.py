@@ -171,10 +171,10 @@ class Server:
             raise self._unexpected("not a JSON object")
         return answer
 
-    def _unexpected(self, what: str) -> UserError:
+    def _unexpected(self, reason: str) -> UserError:
         """The error for a reply of unexpected form."""
         remedy = "fix the URL (it usually ends in /v1)"
-        return UserError(f"{self.url}: {what}", "an OpenAI-compatible server", remedy)
+        return UserError(f"{self.url}: {reason}", "an OpenAI-compatible server", remedy)
 
     def _unreachable(self, problem: openai.APIConnectionError) -> UserError:
         found = f"{self.url}: no answer ({problem.__cause__ or problem})"

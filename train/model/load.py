@@ -34,10 +34,7 @@ from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, check_base, is
 from graph.models.load import check_vocabulary, load_adapter, load_full_model, read_tokenizer
 from graph.shared.hub import only_in_cache, quiet_loading
 from train.model.logps import unwrapped
-from train.model.packing import TRIAL_GROUPS, TokenizedGroup, gap_beyond_rounding, plain_logps
-
-ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
-"""Errors in a trial that mean that the model is unsuitable."""
+from train.model.packing import ERRORS, TRIAL_GROUPS, TokenizedGroup, gap_beyond_rounding, plain_logps
 
 
 def check_model(model: Any) -> None:
@@ -252,4 +249,4 @@ def _load_base(source: str, precision: Precision, quantisation: Quantisation, he
 
 def _is_present(source: str) -> bool:
     """Whether a model exists here or may be on the hub, whose names are `name` or `owner/name`."""
-    return Path(source).exists() or (source.count("/") <= 1 and not source.startswith((".", "/", "~")))
+    return Path(resolve(source)).exists() or (source.count("/") <= 1 and not source.startswith((".", "/", "~")))

@@ -29,6 +29,8 @@ from train.model.logps import (
     unwrapped,
 )
 
+ERRORS = (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
+"""Errors in a trial that mean that the model is unsuitable."""
 TRIAL_NATS, HALF_PRECISION_TRIAL_NATS = 1e-3, 0.3
 HALF_PRECISION_TRIAL_SHARE = 1 / 64
 """The allowed gap as a share of a log-probability: bfloat16 rounds logits between 16 and 32, common for wrong tokens of a tuned model, by up to .06."""
@@ -245,7 +247,7 @@ def _trial(model: Any) -> str:
     model.eval()
     try:
         plain, packed = plain_logps(model, TRIAL_GROUPS), packed_logps(model, pack_rows(TRIAL_GROUPS, 12))
-    except (TypeError, ValueError, RuntimeError, IndexError) as problem:
+    except ERRORS as problem:
         return f"a trial of the packed layout failed ({type(problem).__name__}: {first_line(problem)})"
     finally:
         model.train(training)

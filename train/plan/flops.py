@@ -7,21 +7,19 @@ softmaxes, rotations and the optimiser are omitted, as in both papers."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import PeftConfig, get_peft_model
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 from transformers.pytorch_utils import Conv1D
 
 from graph.errors import UserError
 from graph.models.catalogue import resolve
-from graph.models.checkpoint import ADAPTER_CONFIG, adapter_base, is_adapter
+from graph.models.checkpoint import adapter_base, is_adapter
 from graph.models.load import one_line
 from train.model.attention import group_span
 from train.model.load import Head, check_source
@@ -34,13 +32,16 @@ LINEAR = (nn.Linear, Conv1D)
 FLOAT32_BYTES = 4
 NF4_BYTES = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 """Bytes per weight: 4 bits, an 8-bit scale per 64 weights, and a float32 per 256 scales (Dettmers et al. 2023, §3)."""
+EXPERTS = ("num_local_experts", "num_experts", "moe_num_experts")
+EXPERTS_PER_TOKEN = ("num_experts_per_tok", "top_k_experts", "moe_topk")
+"""transformers' names for the number of experts in a layer, and for the number that a token is routed to."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's dimensions. `frozen` and `trainable` count the weights that each token is multiplied by, without the head's."""
+    """A model's dimensions. `attention_width` is heads × width of a head, summed over the layers; `frozen` and `trainable` count the weights that
+    each token is multiplied by, without the head's."""
 
-    layers: int
     attention_width: int
     frozen: int
     trainable: int
@@ -51,9 +52,16 @@ class Shape:
 
 
 def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) -> Shape:
-    """The shape of the model in `settings`, with `copies` of the trained weights (TRL may need a frozen copy); UserError if the model has no configuration."""
+    """The shape of the model in `settings`, with `copies` of the trained weights (TRL may need a frozen copy).
+
+    UserError if the model has no configuration, or no attention heads.
+    """
     model = model_without_weights(settings, head)
     config = model.config.get_text_config()
+    heads = getattr(config, "num_attention_heads", None)
+    if heads is None:
+        found = f"model {settings.model!r}: a model of type {config.model_type!r}, without attention heads"
+        raise UserError(found, "a transformer, whose operations can be computed", "train it without a plan")
     output = _output(model, head)
     counts = {True: 0, False: 0}
     for weight, numbers in multiplied_weights(model, config):
@@ -62,10 +70,11 @@ def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) ->
     linear = {id(module.weight) for module in model.modules() if isinstance(module, LINEAR)} - {id(output)}
     weight_bytes = [(weight, bytes_of(weight, id(weight) in linear, settings)) for weight in model.parameters()]
     trainable = sum(size for weight, size in weight_bytes if weight.requires_grad)
-    heads = config.num_attention_heads
     return Shape(
-        layers=config.num_hidden_layers,
-        attention_width=heads * (getattr(config, "head_dim", None) or config.hidden_size // heads),
+        attention_width=sum(
+            heads * (getattr(layer, "head_dim", None) or layer.hidden_size // heads)
+            for layer in config.per_layer_config
+        ),
         frozen=counts[False],
         trainable=counts[True],
         head=output.numel(),
@@ -97,14 +106,19 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
 
 def multiplied_weights(model: Any, config: Any) -> Iterator[tuple[nn.Parameter, int]]:
     """Each weight that tokens are multiplied by, and how many of its elements count per token: of experts, only the share that a token is routed to."""
-    experts = getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None)
-    share = (config.num_experts_per_tok or 1) / experts if experts else 1.0
+    experts, per_token = _setting(config, EXPERTS), _setting(config, EXPERTS_PER_TOKEN)
+    share = (per_token or 1) / experts if experts else 1.0
     for module in model.modules():
         for name, weight in module.named_parameters(recurse=False):
             if isinstance(module, LINEAR) and name == "weight":
                 yield weight, weight.numel()
             elif weight.dim() == 3:
                 yield weight, round(share * weight.numel())
+
+
+def _setting(config: Any, names: Sequence[str]) -> int | None:
+    """The value of the first setting in `names` that a configuration has; None if it has none of them."""
+    return next((value for name in names if (value := getattr(config, name, None))), None)
 
 
 def bytes_of(weight: nn.Parameter, linear: bool, settings: TrainSettings) -> float:
@@ -126,9 +140,10 @@ def _output(model: Any, head: Head) -> nn.Parameter:
     return next(each for each in reversed(weights) if each.dim() == 2 and len(each) == 1 and each.requires_grad)
 
 
-def _adapter_of(settings: TrainSettings) -> LoraConfig:
-    values = json.loads((Path(resolve(settings.model)) / ADAPTER_CONFIG).read_text(encoding="utf-8"))
-    return LoraConfig(**{key: values[key] for key in ("r", "lora_alpha", "target_modules", "task_type")})
+def _adapter_of(settings: TrainSettings) -> PeftConfig:
+    config = PeftConfig.from_pretrained(resolve(settings.model))
+    config.inference_mode, config.init_lora_weights = False, True
+    return config
 
 
 @dataclass(frozen=True)
@@ -179,7 +194,7 @@ def forward_flops(shape: Shape, work: Work) -> float:
 def layers_flops(shape: Shape, work: Work) -> float:
     """The operations of a forward pass up to the head."""
     weights = shape.frozen + shape.trainable
-    return 2.0 * weights * work.tokens + 4.0 * shape.layers * shape.attention_width * work.pairs
+    return 2.0 * weights * work.tokens + 4.0 * shape.attention_width * work.pairs
 
 
 def backward_flops(shape: Shape, work: Work) -> float:
@@ -187,7 +202,7 @@ def backward_flops(shape: Shape, work: Work) -> float:
 
     Slightly too high for an adapter: the gradients of inputs below its lowest layers are counted but not needed.
     """
-    inputs = forward_flops(shape, work) + 4.0 * shape.layers * shape.attention_width * work.pairs
+    inputs = forward_flops(shape, work) + 4.0 * shape.attention_width * work.pairs
     return inputs + 2.0 * shape.trainable * work.tokens + 2.0 * shape.head * work.predicted * shape.head_is_trainable
 
 

@@ -39,7 +39,8 @@ def read_launch(file: Path) -> Launch:
     UserError for a kind of launch whose memory cannot be computed here, and for an invalid number of processes or ZeRO stage.
     """
     values = read_yaml(file)
-    kind, processes = str(values.get("distributed_type", "NO")).upper(), values.get("num_processes", 1)
+    # YAML reads an unquoted NO as false.
+    kind, processes = str(values.get("distributed_type") or "NO").upper(), values.get("num_processes", 1)
     if not isinstance(processes, int) or processes < 1:
         raise UserError(f"{file}: num_processes is {processes!r}", "an integer of at least 1", "fix the file")
     if kind in ("NO", "MULTI_CPU", "MULTI_GPU"):

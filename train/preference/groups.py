@@ -21,6 +21,9 @@ from graph.types import Message
 from train.model.logps import tokenize_rows
 from train.model.packing import TokenizedGroup
 
+REWARD_DECIMALS = 12
+"""Decimals of a combined reward: sums that differ only by rounding, such as 0.1 + 0.2 and 0.3, are equal."""
+
 
 @dataclass(frozen=True)
 class ResponseGroup:
@@ -109,16 +112,22 @@ def tokenize_group(
 
 
 def combine_rewards(row: ResponseRow, weights: Mapping[str, float]) -> tuple[float, ...]:
-    """r_i = Σ_c w_c r_ic over the components that have a weight; UserError naming one that the row lacks."""
+    """r_i = Σ_c w_c r_ic over the components whose weight is not 0; UserError naming one that the row lacks."""
+    weights = nonzero_weights(weights)
     for component in weights:
         if component not in row.rewards:
             found = f"row {row.id!r} has no reward {component!r}, only {', '.join(row.rewards)}"
             expected = "every component with a weight in `rewards`"
             raise UserError(found, expected, "fix the weights, or make the data again")
     return tuple(
-        sum(weight * row.rewards[component][response] for component, weight in weights.items())
+        round(sum(weight * row.rewards[component][response] for component, weight in weights.items()), REWARD_DECIMALS)
         for response in range(len(row.responses))
     )
+
+
+def nonzero_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    """The weights that are not 0."""
+    return {component: weight for component, weight in weights.items() if weight}
 
 
 def standardise(rewards: Sequence[float]) -> tuple[float, ...]:

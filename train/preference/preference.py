@@ -186,11 +186,11 @@ def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
 
 
 def alignment_of(settings: MsSettings | DpoSettings, data: PreferenceData) -> Alignment:
-    """The alignment in the run's record: K is 2 for pairs, else `responses` of the settings, or by default the size of the largest group."""
+    """The alignment in the run's record: K is 2 for pairs, else the size of the largest group, at most `responses` of the settings."""
     if data.pairs:
         return Alignment(settings.beta, 2, label_smoothing=settings.label_smoothing or None)
-    size = settings.responses or max(len(group.rewards) for group in data.train)
-    return Alignment(settings.beta, size, beta_reward=settings.beta_reward)
+    largest = max(len(group.rewards) for group in data.train)
+    return Alignment(settings.beta, min(settings.responses or largest, largest), beta_reward=settings.beta_reward)
 
 
 def read_preference_data(settings: MsSettings | DpoSettings, tokenizer: PreTrainedTokenizerBase) -> PreferenceData:
@@ -323,9 +323,6 @@ def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
 def _train_with_trl(settings: MsSettings | DpoSettings) -> RunRecord:
     if holds_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
-    if settings.sample_steps is not None:
-        remedy = "set trainer to modegraph, or unset sample_steps"
-        raise UserError("trainer: trl with sample_steps", "no sampling", remedy)
     start = prepare(settings)
     alignment = Alignment(settings.beta, 2, None, settings.label_smoothing or None)
     with run_folder(settings, stage_of(settings)) as folder:

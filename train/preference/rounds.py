@@ -30,7 +30,7 @@ from graph.shared.progress import check_idle, note_progress, report_progress
 from graph.shared.runs import LOG
 from graph.types import LanguageModel, OpenModel
 from train.model.load import load_tokenizer
-from train.preference.groups import combine_rewards
+from train.preference.groups import combine_rewards, nonzero_weights
 from train.preference.preference import KL, stage_of, train_once
 from train.run.data import Prompt, read_prompts, read_responses, rows_fingerprint
 from train.run.loop import check_adapter, check_tracker
@@ -89,7 +89,7 @@ def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, 
     check_rounds_folder(output)
     check_tracker(settings.report_to)
     check_adapter(settings)
-    prompts = read_prompts(data / "train.jsonl")
+    prompts = usable_prompts(data / "train.jsonl", rounds)
     check_rewards(settings, prompts)
     check_lengths(settings, rounds, prompts)
     output.mkdir(parents=True, exist_ok=True)
@@ -119,8 +119,7 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
-        usable = [prompt for prompt in prompts if rounds.refusal_responses != "left_out" or not lacks_answer(prompt)]
-        chosen = choose_prompts(usable, rounds.prompts, this.seed, rounds.refusals)
+        chosen = choose_prompts(prompts, rounds.prompts, this.seed, rounds.refusals)
         sampling = Sampling(rounds.samples, rounds.temperature, rounds.max_answer_tokens, this.seed, as_drawn=True)
         origin = {
             "Prompts": f"{len(chosen):,} of {Path(this.settings.data).name}, {sum(map(lacks_answer, chosen)):,} of them without the answer in their passages",
@@ -129,7 +128,7 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
         }
         responded = respond(chosen, model, sampling, rounds.refusal_responses)
         if rounds.only_different:
-            responded = drop_equal(responded, nonzero_weights(this.settings.rewards))
+            responded = drop_equal(responded, this.settings.rewards)
         rows = track(responded, f"round {this.number}: prompts", len(chosen))
         form = replace(RESPONSES, made_by=f"train {stage_of(this.settings)}")
         write_dataset(this.responses, rows, form, origin)
@@ -182,7 +181,7 @@ def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dic
     """Over all responses: mean reward, share of correct ones, share of those cut at the token limit, mean number of words."""
     responses = [text for row in rows for text in row.responses]
     return {
-        "reward": fmean(reward for row in rows for reward in combine_rewards(row, nonzero_weights(weights))),
+        "reward": fmean(reward for row in rows for reward in combine_rewards(row, weights)),
         "right": fmean(value == 1 for row in rows for value in row.rewards["correct"]),
         "cut": sum(len(row.cut) for row in rows) / len(responses),
         "words": fmean(len(text.split()) for text in responses),
@@ -200,7 +199,6 @@ def train(this: Round) -> RunRecord:
             "data": str(this.responses),
             "output": str(this.run),
             "epochs": this.rounds.epochs,
-            "rewards": nonzero_weights(settings.rewards),
             "reference": reference,
             "rounds": None,
         }
@@ -248,14 +246,22 @@ def choose_prompts(
     return [prompts[number] for number in sorted(order[:count])]
 
 
+def usable_prompts(file: Path, rounds: RoundsSettings) -> list[Prompt]:
+    """The prompts of a file, without those whose passages lack the answer if refusals are left out; UserError if none is left."""
+    prompts = read_prompts(file)
+    if rounds.refusal_responses != "left_out":
+        return prompts
+    answerable = [prompt for prompt in prompts if not lacks_answer(prompt)]
+    if not answerable:
+        found = f"{file}: the passages of every prompt lack the answer, and rounds.refusal_responses is left_out"
+        remedy = "add prompts with an answer, or set rounds.refusal_responses to as_sampled"
+        raise UserError(found, "prompts whose passages have the answer", remedy)
+    return answerable
+
+
 def lacks_answer(prompt: Prompt) -> bool:
     """Whether "not in the documents" is the only right answer."""
     return all(is_no_answer(answer) for answer in prompt.row.answers)
-
-
-def nonzero_weights(weights: Mapping[str, float]) -> dict[str, float]:
-    """The weights that are not 0."""
-    return {component: weight for component, weight in weights.items() if weight}
 
 
 def check_rounds_folder(output: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_synth.rows import MALFORMED
+from data_synth.rows import MALFORMED, tuple_from_json
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from graph.types import Message
@@ -96,6 +96,7 @@ def _with_gold(prompt: tuple[Message, ...], completion: str, row: Mapping[str, A
     """The conversation with the gold data of a reading row; for other rows, the completion is the accepted answer."""
     if "answers" not in row or "context_ids" not in row or "chosen" in row:
         return Conversation(prompt, completion, (completion,))
-    numbers = {passage: number for number, passage in enumerate(row["context_ids"], start=1)}
-    gold = tuple(sorted(numbers[passage] for passage in row.get("gold_ids", ()) if passage in numbers))
-    return Conversation(prompt, completion, tuple(row["answers"]), gold, tuple(row["context_ids"]))
+    context = tuple_from_json(row["context_ids"])
+    numbers = {passage: number for number, passage in enumerate(context, start=1)}
+    gold = tuple(sorted(numbers[passage] for passage in tuple_from_json(row.get("gold_ids", ())) if passage in numbers))
+    return Conversation(prompt, completion, tuple_from_json(row["answers"]), gold, context)

@@ -18,6 +18,7 @@ from data_synth.rows import (
     Sampling,
     preference_from_json,
     response_from_json,
+    tuple_from_json,
     turns_from_json,
 )
 from graph.answer.prompt import NOT_FOUND, form_of
@@ -83,8 +84,8 @@ def read_prompts(file: Path) -> list[Prompt]:
 
 def prompt_from_json(row: Mapping[str, Any]) -> Prompt:
     """The prompt of a row; without accepted answers, "not in the documents" is the accepted one. Raises as in `preference_from_json`."""
-    passages = tuple(row["context_ids"])
-    gold = set(row["gold_ids"]) if "gold_ids" in row else None
+    passages = tuple_from_json(row["context_ids"])
+    gold = set(tuple_from_json(row["gold_ids"])) if "gold_ids" in row else None
     return Prompt(
         ResponseRow(
             id=row["id"],
@@ -93,7 +94,7 @@ def prompt_from_json(row: Mapping[str, Any]) -> Prompt:
             rewards={},
             question_id=row["question_id"],
             question=row["question"],
-            answers=tuple(row["answers"]) or (NOT_FOUND,),
+            answers=tuple_from_json(row["answers"]) or (NOT_FOUND,),
             kind=row["kind"],
             split="train",
             context_size=len(passages),
@@ -163,9 +164,13 @@ def check_row(row: PreferenceRow, where: str) -> None:
 
 
 def check_prompt(prompt: Sequence[Message], where: str) -> None:
-    """UserError if a prompt does not end with a user turn."""
+    """UserError if a prompt does not end with a user turn, or the content of a turn is not text."""
     if not prompt or prompt[-1].role != "user":
         raise UserError(f"{where}: the prompt does not end with a user turn", "a question to answer", "fix the row")
+    for turn in prompt:
+        if not isinstance(turn.content, str):
+            found = f"{where}: the content of the {turn.role} turn is {turn.content!r:.60}"
+            raise UserError(found, "a string", "fix the row")
 
 
 def check_responses(row: ResponseRow, where: str) -> None:
@@ -180,7 +185,8 @@ def check_responses(row: ResponseRow, where: str) -> None:
         found = f"{where}: {len(row.responses)} responses, {len(set(row.responses))} of them distinct"
         raise UserError(found, "at least two, all distinct", "remove the row")
     for component, values in row.rewards.items():
-        if len(values) != len(row.responses) or not all(math.isfinite(value) for value in values):
+        finite = all(isinstance(value, int | float) and math.isfinite(value) for value in values)
+        if len(values) != len(row.responses) or not finite:
             found = f"{where}: reward {component!r} is {list(values)!r:.80}"
             raise UserError(found, f"{len(row.responses)} finite numbers", "recompute the rewards")
     check_prompt(row.prompt, where)

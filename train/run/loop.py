@@ -289,7 +289,12 @@ def run_and_save(
     check_sharding(trainer.accelerator.distributed_type.value)
     checkpoint = None
     if settings.save_steps is not None:
-        origin = {"data": rows_fingerprint(Path(settings.data)), "weights": model_name(settings.model)}
+        data = Path(settings.data)
+        origin = {
+            "data": rows_fingerprint(data),
+            "dev": rows_fingerprint(data / "dev.jsonl"),
+            "weights": model_name(settings.model),
+        }
         checkpoint = last_checkpoint(folder, settings, origin)
     outcome = run_trainer(trainer, stage, checkpoint)
     outcome = replace(outcome, metrics={**outcome.metrics, **figures})

@@ -21,7 +21,7 @@ from graph.errors import UserError
 from graph.models.catalogue import name_of
 from graph.models.checkpoint import ADAPTER_CONFIG, base_weights, model_name
 from graph.shared.jsonl import write_jsonl, write_text
-from graph.shared.progress import report_progress
+from graph.shared.progress import check_idle, report_progress
 from graph.shared.runs import LOG
 from train.model.load import device
 from train.run.data import form_of_rows, rows_fingerprint
@@ -42,7 +42,9 @@ class Outcome:
 
 
 def check_output(output: Path) -> None:
-    """UserError if `output` exists and is not an empty folder: a run never overwrites another."""
+    """UserError if `output` exists and is not an empty folder (a run never overwrites another), or is "." or ends in ".."."""
+    if output.name in ("", ".."):
+        raise UserError(f"{output}: this folder, or one above it", "a new folder for the run", "give it a name")
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UserError(f"{output}: already exists", "a new folder for the run", "remove it, or set another output")
 
@@ -59,7 +61,7 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
     With `about`, a description of the run, its progress can be watched while it runs (graph/shared/progress.py).
 
     A resumable folder is not removed on failure, and may already have the files of an interrupted run. UserError if the folder is not resumable
-    but has the checkpoints of such a run. Of several processes, only the first writes to the disk.
+    but has the checkpoints of such a run, or if another run is filling it. Of several processes, only the first writes to the disk.
     """
     check_output(output)
     partial = output.with_name(output.name + ".partial")
@@ -68,6 +70,7 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
     if not is_main_process():
         yield partial
         return
+    check_idle(partial)
     if not resumable:
         shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True, exist_ok=True)

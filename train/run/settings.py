@@ -6,6 +6,7 @@ anything heavy is imported."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, FiniteFloat, field_validator, model_validator
@@ -137,8 +138,11 @@ class SftSettings(TrainSettings):
 
     @model_validator(mode="after")
     def _check_steps(self) -> SftSettings:
-        if self.eval_steps is not None and (self.save_steps or self.eval_steps) % self.eval_steps:
-            raise ValueError(f"save_steps = {self.save_steps} is not a multiple of eval_steps = {self.eval_steps}")
+        if self.eval_steps is not None and self.save_steps not in (None, self.eval_steps):
+            raise ValueError(
+                f"save_steps = {self.save_steps} differs from eval_steps = {self.eval_steps}: "
+                "set both to the same number, so that every measured model is saved, or unset save_steps"
+            )
         if self.patience is not None and self.eval_steps is None:
             raise ValueError("patience counts measurements: set eval_steps")
         return self
@@ -254,8 +258,12 @@ class PreferenceSettings(TrainSettings):
 
     @model_validator(mode="after")
     def _check_reference_and_rounds(self) -> PreferenceSettings:
-        if self.trainer == "trl" and (self.reference or self.rounds):
-            raise ValueError("TRL's trainer supports neither reference nor rounds: set trainer to modegraph")
+        if self.trainer == "trl":
+            for name in ("reference", "rounds", "reference_cache", "sample_steps", "over_long"):
+                if getattr(self, name) not in (None, "refuse"):
+                    raise ValueError(
+                        f"TRL's trainer does not support {name}: unset {name}, or set trainer to modegraph"
+                    )
         if self.rounds is None:
             return self
         for name in ("reference_cache", "sample_steps"):
@@ -335,7 +343,8 @@ class RewardSettings(TrainSettings):
 
 
 def _check_distinct(folders: tuple[str, ...]) -> tuple[str, ...]:
-    if repeated := [folder for folder in folders if folders.count(folder) > 1]:
+    places = [Path(folder).resolve() for folder in folders]
+    if repeated := [folder for folder, place in zip(folders, places, strict=True) if places.count(place) > 1]:
         raise ValueError(f"{repeated[0]!r} is repeated: name each dataset only once")
     return folders
 

@@ -30,7 +30,15 @@ from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import write_json
 from graph.trees import forest_logits
 from graph.types import Floats, Ints
-from train.classifiers import check_one_encoder, closing_sections, fit_forest, library_versions, standard_error
+from train.classifiers import (
+    check_both_classes,
+    check_one_encoder,
+    closing_sections,
+    distinct_names,
+    fit_forest,
+    library_versions,
+    standard_error,
+)
 from train.run.save import about_run, fresh_folder
 from train.run.settings import SelectorSettings
 
@@ -61,7 +69,9 @@ def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingI
     if len(folders) != len(files):
         expected = "a file of questions for each index of `data`, in the same order"
         raise UserError(f"indexes: {len(folders)}, files of questions: {len(files)}", expected, "set hop.questions")
-    indexes = [read_index(Path(folder), Path(file)) for folder, file in zip(folders, files, strict=True)]
+    paths = [Path(folder) for folder in folders]
+    named = zip(paths, files, distinct_names(paths), strict=True)
+    indexes = [read_index(folder, Path(file), name) for folder, file, name in named]
     check_one_encoder("indexes", {each.index.encoder_source.fingerprint: each.name for each in indexes})
     missing = set(SPLITS) - {split for index in indexes for split in index.split_of.values()}
     if missing:
@@ -70,8 +80,8 @@ def read_indexes(folders: Sequence[str], files: Sequence[str]) -> list[TrainingI
     return indexes
 
 
-def read_index(folder: Path, file: Path) -> TrainingIndex:
-    """One index, and the questions with a gold document in it."""
+def read_index(folder: Path, file: Path, name: str) -> TrainingIndex:
+    """One index, named `name`, and the questions with a gold document in it."""
     index = open_index(folder)
     sources = set(index.sources())
     questions = [question for question in read_questions(file) if sources.intersection(question.gold_sources)]
@@ -79,7 +89,7 @@ def read_index(folder: Path, file: Path) -> TrainingIndex:
         found = f"{file}: no question with a gold document in {folder}"
         expected = "questions whose gold_ids are sources of the index"
         raise UserError(found, expected, "give the file of this index's questions")
-    return TrainingIndex(index, folder.resolve().name, questions, split_questions(questions), checksum(file))
+    return TrainingIndex(index, name, questions, split_questions(questions), checksum(file))
 
 
 def split_questions(questions: Sequence[Question]) -> dict[str, str]:
@@ -210,6 +220,7 @@ def train_hop(settings: SelectorSettings) -> HopRecord:
         for split, rows in examples.items():
             positive = int(rows.label_n.sum())
             say(f"{split}: {len(by_split[split]):,} questions, {len(rows.label_n):,} rows, {positive:,} positive")
+            check_both_classes(split, "positive", (rows.label_n == 1).tolist(), "give more questions")
         start = time.perf_counter()
         forest = fit_forest(examples["train"], examples["dev"], settings)
         hop = Hop(forest, indexes[0].index.encoder_source.fingerprint)

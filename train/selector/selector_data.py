@@ -6,7 +6,7 @@ Legend: n examples (a question and a proposition each), F features."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from train.classifiers import (
     check_apart,
     check_both_classes,
     check_one_encoder,
+    distinct_names,
     read_labelled,
     standard_error,
     stated_origin,
@@ -64,7 +65,7 @@ class RankingFigures:
 
 @dataclass(frozen=True)
 class SelectorRecord:
-    """The origin of a selector, and its figures. `data` maps each dataset's folder name to its fingerprint;
+    """The origin of a selector, and its figures. `data` maps each dataset's name (`distinct_names`) to its fingerprint;
     `sharing_passages` names datasets whose splits share passages, but no questions.
 
     `processor_seconds` is the processor time summed over all cores.
@@ -128,7 +129,8 @@ def _parse(values: Mapping[str, Any], where: str) -> RelevanceRow:
 
 def read_datasets(folders: Sequence[Path]) -> list[RelevanceDataset]:
     """All datasets; UserError for unusable rows, several encoders, a split without relevant or irrelevant rows, and overlapping splits."""
-    datasets = [read_folder(folder) for folder in folders]
+    named = zip(folders, distinct_names(folders), strict=True)
+    datasets = [replace(read_folder(folder), name=name) for folder, name in named]
     check_one_encoder("datasets", {dataset.encoder: dataset.name for dataset in datasets})
     for split in SPLITS:
         remedy = "make the data from more questions, or add another --data"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from data_synth.rows import SPLIT_OF
 from graph.documents.questions import Question, parse_question
 from graph.shared.ids import content_id
 from graph.types import Document
@@ -63,9 +64,6 @@ class LoadedTask:
     documents: tuple[Document, ...]
 
 
-SPLITS = {"train": "train", "validation": "dev", "dev": "dev", "test": "test"}
-
-
 def choice_question(
     key: str,
     stem: str,
@@ -82,7 +80,7 @@ def choice_question(
         text=f"{stem.strip()} {option_text}",
         answers=(options[label],),
         kind=kind,
-        split=SPLITS[split],
+        split=SPLIT_OF[split],
         reasoning=reasoning,
         options=dict(options),
     )

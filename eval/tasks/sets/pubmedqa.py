@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from data_synth.rows import SPLIT_OF
+from eval.metrics.answers import CHOICES
 from eval.tasks.sets.base import HubSet, Item, Row, Task
 from graph.documents.questions import Question
 from graph.types import Document
-
-LABELS = ("yes", "no", "maybe")
 
 
 def read(row: Row) -> Item:
@@ -25,7 +25,7 @@ def read_hub(row: Row) -> Item:
 
 
 def _item(key: str, text: str, contexts: Sequence[str], label: str, conclusion: str, split: str = "test") -> Item:
-    if label not in LABELS:
+    if label not in CHOICES:
         raise ValueError(f"label {label!r} is not yes, no or maybe")
     source = f"pubmed-{key}"
     question = Question(
@@ -34,9 +34,9 @@ def _item(key: str, text: str, contexts: Sequence[str], label: str, conclusion: 
         answers=(label,),
         gold_sources=(source,),
         kind="boolean",
-        split=split,
+        split=SPLIT_OF[split],
         reasoning=conclusion,
-        options={choice: choice for choice in LABELS},
+        options={choice: choice for choice in CHOICES},
     )
     return Item((question,), (Document(source, "", "\n\n".join(contexts)),))
 

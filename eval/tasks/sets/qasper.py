@@ -31,16 +31,19 @@ def _objects(value: Any) -> list[Any]:
 
 
 def _texts(answers: list[Any]) -> tuple[str, ...]:
-    """Each annotator's answer as text, without duplicates: NOT_FOUND if marked as unanswerable, else the free text, else the spans, else yes or no."""
+    """Each annotator's answer as text, without duplicates: NOT_FOUND if marked as unanswerable, else the free text, else the spans, else yes or no.
+
+    An annotation without any of these is left out.
+    """
     texts = [
         NOT_FOUND
         if answer["unanswerable"]
         else answer["free_form_answer"]
         or ", ".join(answer["extractive_spans"])
-        or ("yes" if answer["yes_no"] else "no")
+        or {True: "yes", False: "no", None: ""}[answer["yes_no"]]
         for answer in answers
     ]
-    return tuple(dict.fromkeys(texts))
+    return tuple(dict.fromkeys(filter(None, texts)))
 
 
 TASK = Task(

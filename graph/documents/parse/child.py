@@ -12,7 +12,6 @@ import encodings
 import json
 import os
 import pkgutil
-import re
 import resource
 import signal
 import sys
@@ -25,6 +24,7 @@ from typing import Any
 
 from graph.documents.parse.formats import FRONT_MATTER, MIB, READERS, ChildReport, ParsedFile, missing_package
 from graph.documents.parse.ocr import MAX_REASON_CHARS, PageLimits, limit_resources, page_text
+from graph.documents.parse.plain import clean
 from graph.errors import UserError
 
 MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS = 32 * MIB, MIB, 1000
@@ -36,7 +36,6 @@ NO_MEMORY = 3
 """Exit code of a fork that ran out of memory."""
 Read = Callable[[bytes, str], ParsedFile]
 """(bytes of a file, its name for errors) -> its contents."""
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -84,7 +83,7 @@ def _read_page(request: dict[str, Any], data: bytes) -> tuple[ChildReport, bytes
         answer = {"refused": str(problem)}
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    body = json.dumps(_clean(answer), ensure_ascii=False).encode()
+    body = json.dumps(clean(answer), ensure_ascii=False).encode()
     return ChildReport(len(body), 0, 0, cpu_s, after.ru_maxrss * _MAXRSS_UNIT / MIB), body
 
 
@@ -140,7 +139,7 @@ def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
     """The fields of a ParsedFile, or the error message."""
     file = request["file"]
     try:
-        return _clean(asdict(_checked(read(data, file), file)))  # type: ignore[no-any-return]
+        return clean(asdict(_checked(read(data, file), file)))  # type: ignore[no-any-return]
     except MemoryError:
         raise
     except RecursionError:
@@ -152,7 +151,7 @@ def _answer(request: dict[str, Any], read: Read, data: bytes) -> dict[str, Any]:
         reason = " ".join(str(failure).split())[:MAX_REASON_CHARS] or type(failure).__name__
         found = f"{file}: not a readable {request['suffix'][1:].upper()} ({reason})"
         problem = UserError(found, "an unencrypted, undamaged file", "repair or remove it")
-    return {"refused": _clean(str(problem))}
+    return {"refused": clean(str(problem))}
 
 
 def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
@@ -165,15 +164,6 @@ def _checked(parsed: ParsedFile, file: str) -> ParsedFile:
         if size > limit:
             raise UserError(f"{file}: {size:,} characters of {part}", f"at most {limit:,}", "split the file")
     return replace(parsed, title=parsed.title[:MAX_TITLE_CHARS])
-
-
-def _clean(value: Any) -> Any:
-    """A string, or all strings in a value, with NUL characters and lone surrogates replaced by U+FFFD."""
-    if isinstance(value, str):
-        return _NOT_TEXT.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {_clean(key): _clean(item) for key, item in value.items()}
-    return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
 if __name__ == "__main__":

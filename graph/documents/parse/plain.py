@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from io import StringIO
+from typing import Any
 
 from graph.documents.parse.formats import MAX_FILE_BYTES, MAX_PAGES, ParsedFile
 from graph.errors import UserError
@@ -21,6 +22,7 @@ DELIMITERS = ",;\t|"
 _SAMPLE_CHARS = 1 << 16
 _DELIMITER_LINE = re.compile(r"sep=([^\"\r\n])\r?\n")
 """The first line by which spreadsheet programs declare the delimiter."""
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
 _TIGHT = ("| ", "- ")
 """The first characters of table rows and of list items: no empty line separates two rows or two items."""
 
@@ -35,6 +37,15 @@ def decode_text(data: bytes, file: str) -> str:
     except UnicodeDecodeError as problem:
         found = f"{file}: byte {data[problem.start]:#04x} at offset {problem.start:,} is not UTF-8"
         raise UserError(found, "UTF-8 text", f"convert it, for example: iconv -f latin1 -t utf-8 {file}") from None
+
+
+def clean(value: Any) -> Any:
+    """A string, or all strings in a value, with NUL characters and lone surrogates replaced by U+FFFD."""
+    if isinstance(value, str):
+        return _NOT_TEXT.sub("\ufffd", value)
+    if isinstance(value, dict):
+        return {clean(key): clean(item) for key, item in value.items()}
+    return [clean(item) for item in value] if isinstance(value, list) else value
 
 
 def title_of(text: str) -> str:

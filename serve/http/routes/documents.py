@@ -291,7 +291,7 @@ def documents_router(services: Services) -> APIRouter:
         current = view.generation
         rows = current.listing.rows(sort, descending)
         if entity is not None:
-            mentions_KU = mentions_of(current.index, [entity_row(current, entity)])
+            mentions_KU = mentions_of(current.index, [entity_row(current, entity, "entity")])
             rows = rows[np.isin(rows, mentions_KU.indices)]
         return DocumentList(
             index=current.identity,

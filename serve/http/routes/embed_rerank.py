@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from graph.retrieve.learned.rerank import open_reranker
 from graph.types import Floats
-from serve.engines.open_backend import public_name
+from serve.engines.child import public_name
 from serve.http.encoding import StrictModel, Text
 from serve.http.errors import ApiError, not_supported, unknown_model
 from serve.server.services import RequestedCollection, Services

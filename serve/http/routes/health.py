@@ -9,6 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from serve.http.encoding import AsciiJSONResponse
 from serve.http.errors import ApiError
 from serve.http.keys import FULL_ACCESS
 from serve.server.services import Caller, Services
@@ -57,17 +58,18 @@ def health_router(services: Services) -> APIRouter:
         return Health()
 
     @router.get(
-        "/ready", responses={503: {"description": "the model's server does not answer, or this server is stopping"}}
+        "/ready",
+        response_model=Ready,
+        responses={503: {"description": "the model's server does not answer, or this server is stopping"}},
     )
-    async def ready(access: Caller) -> Ready:
-        """The index and the model answer; 503 while the model does not answer, and once the server is stopping."""
+    async def ready(access: Caller) -> Ready | Response:
+        """The index and the model answer; 503 while the model does not answer, with the same fields except `status`, and once the server is stopping."""
         if services.stopping.is_set():
             raise ApiError(503, "stopping", "this server is stopping: send new requests to another server")
-        await services.backend.check()
         names = services.collections.names(access)
         generations = [(await services.collections.view(access, name)).generation for name in names]
         single = generations[0] if len(generations) == 1 else None
-        return Ready(
+        state = Ready(
             index=single.identity if single is not None else None,
             generation=single.number if single is not None else None,
             documents=sum(len(generation.index.data.document_sources) for generation in generations),
@@ -78,6 +80,12 @@ def health_router(services: Services) -> APIRouter:
             feedback=services.settings.feedback and "read" in access.scopes,
             runs=services.settings.show_runs is not None and access == FULL_ACCESS,
         )
+        try:
+            await services.backend.check()
+        except ApiError as problem:
+            content = {**state.model_dump(exclude={"status"}), **problem.body()}
+            return AsciiJSONResponse(content, problem.status, {**problem.headers, "x-error-code": problem.code})
+        return state
 
     @router.get("/metrics", response_class=Response)
     async def metrics() -> Response:

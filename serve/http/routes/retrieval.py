@@ -246,7 +246,7 @@ def _add_graph_routes(router: APIRouter) -> None:
     ) -> Neighbourhood:
         """A node of the graph by its kind and id (for an entity, id or text), its neighbours and the edges to them."""
         current = view.generation
-        row = entity_row(current, id) if kind == "entity" else current.row(kind, id)
+        row = entity_row(current, id, "id") if kind == "entity" else current.row(kind, id)
         if row is None:
             raise ApiError(404, "no_such_node", f"the index has no {kind} {id[:80]!r}", "id")
         return neighbourhood(current.index, kind, row, limit)

@@ -21,15 +21,15 @@ from serve.citations import passage_url
 from serve.http.encoding import StrictModel, Text
 from serve.http.errors import ApiError, not_supported
 from serve.http.keys import access_of
+from serve.http.routes.documents import MAX_SOURCE_CHARS
 from serve.server.chat_request import ChatRetrieval
 from serve.server.collections import STORE_FIELD, Generation
 from serve.server.retriever import MAX_CONDITIONS
 from serve.server.services import Caller, Services
 
 OPERATORS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "in": "=", "nin": "!="}
-ShortText = Annotated[Text, StringConstraints(min_length=1, max_length=80)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Value = bool | int | Number | ShortText
+Value = bool | int | Number | Annotated[Text, StringConstraints(min_length=1, max_length=MAX_SOURCE_CHARS)]
 
 
 class Comparison(StrictModel):

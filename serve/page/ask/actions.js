@@ -24,7 +24,7 @@ function feedbackButtonsOf(turn, showStatus) {
 }
 
 /** Question, answer and the sources of its citations, as plain text. */
-export function asText({ question, answer }) {
+function asText({ question, answer }) {
   const { answer: text, reason, citations } = answer.reply;
   const sources = [...citations].sort((one, other) => one.number - other.number).map((each) => {
     const place = [each.title, each.source, each.page ? `p. ${each.page}` : "", each.source ? addressOf(each) : "", each.attributed ? "not cited by the model" : ""];
@@ -46,7 +46,7 @@ async function copy(text) {
   }
 }
 
-/** Share with the browser's own dialog if it has one, otherwise as a file; returns a message for the reader. */
+/** Share with the browser's own dialog if it has one, otherwise as a file; return a message for the reader. */
 async function share(turn) {
   const text = asText(turn);
   if (navigator.share) {

@@ -19,7 +19,7 @@ export class AnswerView {
     this.reply = { answer: "", reason: "", citations: [], removed: [], unsupported: [], not_checked: [], usage: null, retrieval: null, length: false };
   }
 
-  /** Read the events of a completion; returns the whole reply. */
+  /** Read the events of a completion; return the whole reply. */
   async write(events, showStatus) {
     const reply = this.reply;
     let shown = 0;
@@ -35,7 +35,7 @@ export class AnswerView {
       if ("checked" in delta) reply.checked = delta.checked;
       if (reply.answer || reply.reason) showStatus("Writing…");
       if (performance.now() - shown < REFRESH_MS) continue;
-      this.show();
+      this.show(true);
       shown = performance.now();
     }
     this.finish();
@@ -58,7 +58,9 @@ export class AnswerView {
     this.note(notes(this.reply));
   }
 
-  show() {
+  /** Show the reply; screen readers announce it once it is no longer in progress. */
+  show(inProgress = false) {
+    this.element.setAttribute("aria-busy", String(inProgress));
     const { answer, reason, citations } = this.reply;
     this.text.replaceChildren(...prose(answer, citations, openCitation));
     this.reasoning.replaceChildren(...prose(reason, citations, openCitation));
@@ -80,7 +82,7 @@ export class AnswerView {
  * The verdict of the check of a reply's sentences, as {kind, name, why}; null for a reply that the server does not check, such as a reply to a remark,
  * and for one without a sentence to check.
  */
-export function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checked: unchecked }) {
+function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checked: unchecked }) {
   const marked = unsupported.filter(({ start, end }) => start < end).length;
   const sentences = (number) => count(number, "sentence");
   if (!retrieval?.excerpts || checked === undefined || !(answer || reason)) return null;

@@ -18,7 +18,7 @@ const WORDS = {
 };
 
 /**
- * Wire the form; `choices` has the modes and models to choose from. Without a model, the form only searches. Returns {open(id), forget(id)}: `open`
+ * Wire the form; `choices` has the modes and models to choose from. Without a model, the form only searches. Return {open(id), forget(id)}: `open`
  * shows a saved conversation on the page of its collection; `forget` starts a new one if the deleted conversation is the one shown.
  */
 export function startAsk(choices) {
@@ -27,22 +27,31 @@ export function startAsk(choices) {
   const question = byId("question");
   const columns = [];
   let conversation = null;
+  let latest = null;  // the latest question; null if its conversation is no longer shown
 
+  const drawPaths = () => columns.forEach((column) => column.drawPaths());
   const show = () => {
     byId("columns").replaceChildren(...columns.map((column) => column.element));
     byId("columns").style.setProperty("--columns", columns.length);
-    for (const column of columns) column.remove.hidden = columns.length === 1;
+    for (const [place, column] of columns.entries()) {
+      column.remove.hidden = columns.length === 1;
+      column.element.setAttribute("aria-label", `Answer ${place + 1}`);
+    }
     byId("compare").disabled = columns.length >= MAX_COLUMNS;
-    for (const column of columns) column.drawPaths();
+    drawPaths();
   };
   const remove = (column) => {
     column.clear();
     columns.splice(columns.indexOf(column), 1);
+    byId("duel").replaceChildren();
     show();
+  };
+  const removeOnClick = (column) => {
+    remove(column);
     byId("compare").focus();
   };
   const add = () => {
-    const column = new Column(choices, remove, () => conversation && save());
+    const column = new Column(choices, removeOnClick, () => conversation && save());
     columns.push(column);
     show();
     return column;
@@ -70,10 +79,10 @@ export function startAsk(choices) {
     }
     byId("duel").replaceChildren();
     showRunning(true);
-    const current = [...columns];
-    await Promise.allSettled(current.map((column) => column.ask(text, options)));
+    const asked = (latest = Symbol(text));
+    await Promise.allSettled(columns.map((column) => column.ask(text, options)));
     showRunning(false);
-    if (choices.models.length && !running && current.every((column) => columns.includes(column) && column.turns.length)) finish();
+    if (choices.models.length && asked === latest) finish();
   };
   const showDuel = () => {
     const duel = duelOf(columns.map((column) => column.turns.at(-1)));
@@ -89,13 +98,14 @@ export function startAsk(choices) {
     if (!columns.some((column) => column.state.turns.length)) return;
     conversation ??= { id: randomName(), title: columns[0].turns[0].question, collection: collection() };
     save();
-    if (location.hash !== conversationAddress(conversation)) history.replaceState(null, "", conversationAddress(conversation));
+    if (!byId("view-ask").hidden && location.hash !== conversationAddress(conversation)) history.replaceState(null, "", conversationAddress(conversation));
   };
   let running = 0;
   const showRunning = (hasBegun) => {
     running += hasBegun ? 1 : -1;
     byId("ask-button").textContent = running ? "Stop" : words.verb;
     byId("ask-button").classList.toggle("stop", running > 0);
+    byId("ask-button").formNoValidate = running > 0;  // the question is empty while an answer runs
   };
 
   form.addEventListener("submit", (event) => {
@@ -114,6 +124,7 @@ export function startAsk(choices) {
     for (const column of columns) column.clear();
     byId("duel").replaceChildren();
     conversation = null;
+    latest = null;
   };
   const restart = () => {
     clear();
@@ -146,7 +157,13 @@ export function startAsk(choices) {
     restart();
     add().mode.field.focus();
   });
-  onAppearanceChange(() => columns.forEach((column) => column.drawPaths()));
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    if (byId("view-ask").hidden) return addEventListener("hashchange", () => question.focus(), { once: true });
+    event.preventDefault();
+    question.focus();
+  });
+  onAppearanceChange(drawPaths);
+  new MutationObserver(drawPaths).observe(byId("view-ask"), { attributeFilter: ["hidden"] });  // paths are not drawn while the view is hidden
   byId("question-label").textContent = words.label;
   byId("ask-button").textContent = words.verb;
   add();

@@ -21,7 +21,7 @@ export class Column {
     this.body = el("div", { class: "column-body" });
     this.settings = this.model && new Settings(columnCount);
     const head = el("div", { class: "column-head", onchange: changed }, this.mode.label, this.model?.label ?? null, this.settings?.element ?? null, this.remove);
-    this.element = el("section", { class: "column", "aria-label": `Answer ${columnCount}` }, head, this.body);
+    this.element = el("section", { class: "column" }, head, this.body);
   }
 
   /** Remove the conversation and free its drawings. */

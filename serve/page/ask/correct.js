@@ -14,6 +14,8 @@ export function correct(turn, showStatus) {
     words: el("span", {}, el("span", { class: "title" }, each.title || each.source), " ", snippet(each, 140)),
   }));
   const problem = el("p", { class: "problem", role: "alert" });
+  const save = el("button", { class: "primary", type: "submit" }, "Save");
+  const sent = new Set();  // the passages already sent, if sending a later one failed
   const send = async (event) => {
     event.preventDefault();
     const right = boxes.filter(({ box }) => box.checked).map(({ id }) => id);
@@ -22,12 +24,18 @@ export function correct(turn, showStatus) {
       problem.textContent = "Write another answer, or choose the passages that contain the right one.";
       return;
     }
+    save.disabled = true;
     try {
-      for (const each of entries) if (!(await sendFeedback(each))) return;
+      for (const each of entries.filter(({ passage_id: id }) => !sent.has(id))) {
+        if (!(await sendFeedback(each))) return;
+        sent.add(each.passage_id);
+      }
       dialog.close();
       showStatus("Saved. Thank you.");
     } catch (failed) {
       problem.textContent = sentence(failed);
+    } finally {
+      save.disabled = false;
     }
   };
   const dialog = openDialog({ id: "correct", title: "What is the right answer?", wide: true },
@@ -39,7 +47,7 @@ export function correct(turn, showStatus) {
       problem,
       el("div", { class: "buttons" },
         button("Cancel", () => dialog.close()),
-        el("button", { class: "primary", type: "submit" }, "Save"))));
+        save)));
 }
 
 /** A correction if the answer was changed, otherwise an entry for each right passage. */

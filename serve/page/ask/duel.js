@@ -3,7 +3,7 @@
 import { el } from "../shared/dom.js";
 import { acceptsFeedback, choiceButtons } from "../shared/feedback.js";
 
-const CHOICES = [["first", "Left is better"], ["second", "Right is better"], ["neither", "No difference"]];
+const CHOICES = [["first", "First is better"], ["second", "Second is better"], ["neither", "No difference"]];
 
 /** The buttons below two turns; null if the server accepts no feedback, or if the turns are not two different answers to one question. */
 export function duelOf(turns) {

@@ -1,7 +1,7 @@
 // The evidence of a search: the passages, cited passages first, and the path to each, as a drawing and in words.
 
 import { count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
-import { drawTree, erase } from "../views/drawing.js";
+import { drawTree, erase, NEEDS_WEBGL } from "../views/drawing.js";
 import { openReader } from "../views/reader.js";
 import { pathTree } from "../views/trees.js";
 import { spansFor } from "../text/prose.js";
@@ -14,9 +14,9 @@ export class EvidenceView {
     this.found = null;
   }
 
-  /** The passages in the order found, without summaries. */
+  /** The passages in the order found. */
   passages() {
-    return (this.found?.passages ?? []).filter((each) => each.source);
+    return this.found?.passages ?? [];
   }
 
   /** The state to save, as JSON. */
@@ -58,7 +58,7 @@ export class EvidenceView {
     paths.replaceChildren(el("h3", {}, "How it was found"), holder, inWords);
     const tree = pathTree(evidence.question, evidence.passages, new Set(numbers.keys()));
     if (drawTree(holder, tree, openReader)) return;
-    holder.replaceWith(el("p", { class: "hint" }, "The graph needs WebGL, which this browser does not support."));
+    holder.replaceWith(el("p", { class: "hint" }, NEEDS_WEBGL));
     inWords.open = true;
   }
 

@@ -2,6 +2,7 @@
 
 import { get, sentence } from "../shared/api.js";
 import { button, byId, count, el } from "../shared/dom.js";
+import { latest } from "../shared/loading.js";
 import { documentLink } from "../views/reader.js";
 import { acceptsDocuments, COLLECTION_CHANGED, emptyNote } from "../views/upload.js";
 
@@ -12,7 +13,8 @@ export function startWith(welcome, ask) {
   const fill = async () => {
     const first = el("p", { class: "hint welcome" }, welcome);
     try {
-      const [{ questions }, listed] = await Promise.all([get("v1/suggestions"), get("v1/documents", { sort: "date", descending: true, limit: SHOWN_DOCUMENTS })]);
+      const newest = get("v1/documents", { sort: "date", descending: true, limit: SHOWN_DOCUMENTS });
+      const [{ questions }, listed] = await latest(byId("start"), Promise.all([get("v1/suggestions"), newest]));
       if (listed.total) byId("start").replaceChildren(first, suggested(questions, ask), contents(listed));
       else byId("start").replaceChildren(emptyNote());
     } catch (problem) {

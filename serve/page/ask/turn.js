@@ -70,7 +70,7 @@ export class Turn {
       const reply = await this.answer.write(stream("v1/chat/completions", body, signal), (line) => this.showStatus(line));
       const seconds = (performance.now() - started) / 1000;
       const query = reply.retrieval?.question ?? this.question;
-      if (before.length && query) evidence = await this.find(query, retrieval);
+      if (before.length && query) evidence = await this.find(query, retrieval).catch((problem) => this.report(problem));
       if (before.length && query && query !== this.question) this.answer.note([`Searched for: ${query}`]);
       if (evidence) this.evidence.show(evidence, this.answer.reply.citations);
       this.end(evidence?.trace, reply.usage, seconds);
@@ -97,10 +97,15 @@ export class Turn {
       await work();
     } catch (problem) {
       this.answer.show();
-      if (this.control.signal.aborted) this.answer.note(["Stopped."]);
-      else this.answer.fail(sentence(problem));
+      this.report(problem);
     }
     this.showStatus("");
+  }
+
+  /** Say below the answer that the reader has stopped the turn, or why it failed. */
+  report(problem) {
+    if (this.control.signal.aborted) this.answer.note(["Stopped."]);
+    else this.answer.fail(sentence(problem));
   }
 
   end(trace, usage, seconds) {

@@ -87,6 +87,7 @@ function openTarget() {
 
 async function start() {
   startKey();
+  for (const link of document.querySelectorAll("nav a")) link.search = location.search;
   const place = byId("routes");
   try {
     const openapi = await get("openapi.json");

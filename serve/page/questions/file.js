@@ -6,7 +6,7 @@ const isQuote = (value) => typeof value?.id === "string" && typeof value?.quote 
 /** The rows as the text of a file. */
 export const toLines = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 
-/** The rows of a file's text; throws an Error that gives the first unusable line and the reason, or that the file has no questions. */
+/** The rows of a file's text; throws an Error that names the first unusable line and the reason, or says that the file has no questions. */
 export function fromLines(text) {
   const rows = [];
   const ids = new Set();

@@ -2,6 +2,7 @@
 
 import { documentPath, get, post, sentence } from "../shared/api.js";
 import { button, el, openDialog } from "../shared/dom.js";
+import { latest } from "../shared/loading.js";
 import { openReader } from "../views/reader.js";
 import { sentences } from "../text/closest.js";
 
@@ -20,10 +21,9 @@ export function choosePassage(question, answers, onChoose) {
     event?.preventDefault();
     status.textContent = "Searching…";
     try {
-      const { passages } = await post("v1/retrieve", { query: field.value, k: RESULTS });
-      const found = passages.filter((each) => each.source);
-      list.replaceChildren(...found.map((each) => passage(each, answers, choose)));
-      status.textContent = found.length ? "Click the sentence that answers the question." : "No passage was found.";
+      const { passages } = await latest(list, post("v1/retrieve", { query: field.value, k: RESULTS }));
+      list.replaceChildren(...passages.map((each) => passage(each, answers, choose)));
+      status.textContent = passages.length ? "Click the sentence that answers the question." : "No passage was found.";
     } catch (problem) {
       list.replaceChildren();
       status.textContent = sentence(problem);
@@ -50,19 +50,19 @@ function passage({ source, title, text }, answers, choose) {
   return el("li", {}, el("p", { class: "title" }, title || source), title ? el("p", { class: "place" }, source) : null, el("ul", {}, ...lines));
 }
 
-/** The position of an answer in `text`, ignoring case; -1 if the text does not contain it. */
-const placeIn = (text, answer) => text.toLowerCase().indexOf(answer.toLowerCase());
+const escaped = (words) => words.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+
+/** The first match of an answer in `text`, ignoring case; null if the text does not contain it. */
+const matchIn = (text, answer) => new RegExp(escaped(answer), "iu").exec(text);
 
 /** Whether `text` contains one of the answers, ignoring case. */
-export const hasAnswer = (text, answers) => answers.some((each) => placeIn(text, each) >= 0);
+export const hasAnswer = (text, answers) => answers.some((each) => matchIn(text, each));
 
 /** The nodes for `text`, with the first answer that it contains marked. */
 export function withAnswer(text, answers) {
-  const answer = answers.find((each) => placeIn(text, each) >= 0);
-  if (!answer) return [text];
-  const from = placeIn(text, answer);
-  const end = from + answer.length;
-  return [text.slice(0, from), el("mark", {}, text.slice(from, end)), text.slice(end)];
+  const match = answers.map((each) => matchIn(text, each)).find((each) => each?.[0]);
+  if (!match) return [text];
+  return [text.slice(0, match.index), el("mark", {}, match[0]), text.slice(match.index + match[0].length)];
 }
 
 /** The sentences of a passage, verbatim; one may span several lines of a paragraph. Headings and pieces without letters are left out. */
@@ -84,7 +84,7 @@ export async function openQuote({ id: source, quote }) {
 
 /** The position of a quote in a document, in code points; null if none of its passages contains the quote. White space may differ. */
 export function placeOf(passages, quote) {
-  const pattern = new RegExp(quote.trim().split(/\s+/).map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("\\s+"), "u");
+  const pattern = new RegExp(quote.trim().split(/\s+/).map(escaped).join("\\s+"), "u");
   for (const { text, start } of quote.trim() ? passages : []) {
     const found = pattern.exec(text);
     if (!found) continue;

@@ -37,6 +37,7 @@ export async function openQuestions() {
     if (!isStorageKey(key)) return;
     await openStore();
     show();
+    parts.undo.hidden = true;
   });
   build(view);
   show();
@@ -181,10 +182,10 @@ async function propose() {
   proposing = false;
 }
 
-/** Add up to PROPOSED new proposals; returns how many were added. If the index has changed, starts again from the first proposal. */
+/** Add up to PROPOSED new proposals; return how many were added. If the index has changed, start again from the first proposal. */
 async function proposals() {
   const before = currentState();
-  const known = new Set([...before.discarded, ...before.items.map(({ row }) => row.id)]);
+  const known = knownIds();
   let { index, offset } = before;
   const rows = [];
   for (;;) {
@@ -202,10 +203,18 @@ async function proposals() {
     offset += isFull ? found.questions.indexOf(last) + 1 : found.questions.length;
     if (isFull || offset >= found.total) break;
   }
-  const state = currentState();  // another tab may have changed it
+  const state = currentState();  // another tab or a file may have changed it
+  const knownNow = knownIds();
+  const added = rows.filter(({ id }) => !knownNow.has(id));
   Object.assign(state, { index, offset });
-  state.items.push(...rows.map((row) => ({ row, approved: false, own: false })));
-  return rows.length;
+  state.items.push(...added.map((row) => ({ row, approved: false, own: false })));
+  return added.length;
+}
+
+/** The ids of the questions that are not to be proposed: those in the list, and those discarded. */
+function knownIds() {
+  const { items, discarded } = currentState();
+  return new Set([...discarded, ...items.map(({ row }) => row.id)]);
 }
 
 function add() {

@@ -13,7 +13,7 @@ let state = structuredClone(EMPTY);
 
 /** Read the questions stored for the collection of the page. */
 export async function openStore() {
-  storageKey ??= `${KEY_PREFIX}-${collection() ?? (await get("v1/vector_stores")).data[0].id}`;
+  storageKey ??= `${KEY_PREFIX}-${collection() ?? (await get("v1/vector_stores")).data[0]?.id ?? ""}`;
   state = readState();
 }
 
@@ -23,7 +23,7 @@ export const currentState = () => state;
 /** Whether `key`, which another tab changed in the browser's storage, is that of these questions. */
 export const isStorageKey = (key) => key === storageKey;
 
-/** Store the state; false if the browser's storage is full. */
+/** Store the state; return false if the browser's storage is full. */
 export function save() {
   try {
     localStorage.setItem(storageKey, JSON.stringify(state));
@@ -33,9 +33,9 @@ export function save() {
   }
 }
 
-/** Copy the current state; returns a function that restores it. */
+/** Copy the current state; return a function that restores it, with the rows as they have been edited since. */
 export function snapshot() {
-  const before = structuredClone(state);
+  const before = { ...state, items: state.items.map((each) => ({ ...each })), discarded: [...state.discarded] };
   return () => {
     state = before;
   };

@@ -3,12 +3,11 @@
 import { el } from "./dom.js";
 import { askForKey, key } from "./key.js";
 
-/** A response with a status other than 2xx, or an error within a stream (status 200). */
+/** A response with a status other than 2xx and its JSON `content`, or an error within a stream (status 200). */
 export class ResponseError extends Error {
-  constructor(status, code, message) {
+  constructor(status, code, message, content = {}) {
     super(message);
-    this.status = status;
-    this.code = code;
+    Object.assign(this, { status, code, content });
   }
 }
 
@@ -37,14 +36,14 @@ export const remove = async (path, values = {}) =>
 /** The JSON that a POST request with a form and its files returns. */
 export const upload = async (path, form) => (await call(addressOf(path), form)).json();
 
-/** Send a POST request that is answered with server-sent events; yields the object of each event. */
+/** Send a POST request that is answered with server-sent events, and yield the object of each event. A ResponseError if it ends early. */
 export async function* stream(path, body, signal) {
   const response = await postResponse(path, body, signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let buffer = "";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return;
+    if (done) throw new ResponseError(200, "cut_off", "the connection ended before the answer was complete.");
     const events = (buffer + value).split("\n\n");
     buffer = events.pop();
     for (const event of events) {
@@ -69,7 +68,7 @@ export const problemLine = (problem) => el("p", { class: "problem", role: "alert
 
 /** A path with the page's collection and `values` as its query; empty values are left out. */
 function addressOf(path, values = {}) {
-  const present = Object.entries({ collection: collection(), ...values }).filter(([, value]) => value !== "" && value !== null);
+  const present = Object.entries({ collection: collection(), ...values }).filter(([, value]) => (value ?? "") !== "");
   return present.length ? `${path}?${new URLSearchParams(present)}` : path;
 }
 
@@ -92,8 +91,8 @@ async function call(path, body, signal, method = body === undefined ? "GET" : "P
 
 async function errorOf(response) {
   try {
-    const { error } = await response.json();
-    return new ResponseError(response.status, error.code, error.message);
+    const content = await response.json();
+    return new ResponseError(response.status, content.error.code, content.error.message, content);
   } catch {
     return new ResponseError(response.status, "unknown", `the server answered with status ${response.status}`);
   }

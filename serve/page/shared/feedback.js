@@ -18,7 +18,7 @@ export const setAcceptsFeedback = (accepts, names) => {
 /** Whether the server accepts feedback. */
 export const acceptsFeedback = () => accepted;
 
-/** Send an entry; returns whether it was sent. Asks for consent first, unless the reader has already decided. */
+/** Send an entry, and return whether it was sent. First ask for consent, unless the reader has already decided. */
 export async function sendFeedback(entry) {
   const reader = readerOf() ?? (await askConsent());
   if (!reader) return false;
@@ -80,13 +80,17 @@ function readerOf() {
   }
 }
 
-/** Ask whether feedback may become training data, and store the decision; resolves to {user, consent}, or to null if the reader cancels. */
+/** Ask whether feedback may become training data, and store the decision; the result is {user, consent}, or null if the reader cancels. */
 function askConsent() {
-  return new Promise((resolve) => {
+  return new Promise((resolve, reject) => {
     let reader = null;
     const decide = (consent) => {
       reader = { user: randomName(), consent };
-      localStorage.setItem(STORAGE_KEY, JSON.stringify(reader));
+      try {
+        localStorage.setItem(STORAGE_KEY, JSON.stringify(reader));
+      } catch {
+        reject(new Error("this browser’s storage is full: delete conversations under History, then try again."));
+      }
       dialog.close();
     };
     const dialog = openDialog({ id: "consent", title: "May models learn from your feedback?" },

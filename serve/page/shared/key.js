@@ -1,4 +1,4 @@
-// The key of a server that requires one: the reader enters it once, and this tab's session storage holds it until the tab is closed.
+// The key of a server that requires one: the reader enters it once, and it stays in this tab's session storage until the tab is closed.
 
 import { button, byId, el, openDialog } from "./dom.js";
 
@@ -9,7 +9,7 @@ let asking = null;
 /** The key in use, "" when there is none. */
 export const key = () => sessionStorage.getItem(STORAGE_KEY) ?? "";
 
-/** Ask for a key, in one dialog for all callers that wait; returns whether one was entered. `refused`: the server rejected the current key. */
+/** Ask for a key, in one dialog for all callers that wait; return whether one was entered. `refused`: the server rejected the current key. */
 export function askForKey(refused) {
   asking ??= new Promise((resolve) => open(refused, resolve)).finally(() => {
     asking = null;
@@ -28,7 +28,7 @@ export function startKey() {
 function open(refused, resolve) {
   let entered = false;
   const field = el("input", { id: "key-field", type: "password", required: true, autocomplete: "off", spellcheck: "false",
-    pattern: "[ -~]+", title: "ASCII letters, digits and punctuation" });
+    pattern: "[ -~]+", title: "ASCII letters, digits and punctuation", "aria-describedby": "key-message" });
   const enter = (event) => {
     event.preventDefault();
     sessionStorage.setItem(STORAGE_KEY, field.value.trim());
@@ -37,7 +37,8 @@ function open(refused, resolve) {
   };
   const dialog = openDialog({ id: "key-dialog", title: "This server requires a key" },
     el("form", { id: "key-form", autocomplete: "off", onsubmit: enter },
-      el("p", { id: "key-message", class: refused ? "problem" : null }, refused ? "The server rejected that key. Try another." : STORAGE_NOTE),
+      refused ? el("p", { id: "key-message", class: "problem", role: "alert" }, "The server rejected that key. Try another.")
+        : el("p", { id: "key-message" }, STORAGE_NOTE),
       el("label", { for: "key-field" }, "API key"), field,
       el("div", { class: "buttons" },
         button("Cancel", () => dialog.close(), { id: "key-cancel" }),

@@ -10,7 +10,7 @@ const ITEM = /^( *)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
 const INLINE = /(`[^`\n]+`|\*\*[^\s*](?:[^*\n]|\*(?!\*))*\*\*|(?<![\w*])\*[^\s*][^*\n]*\*(?!\w)|(?<!\w)_[^\s_][^_\n]*_(?!\w))/;
 const MAX_DEPTH = 6;
 
-/** The nodes for `text`; `plain` makes the nodes for text outside code. Elements that hold a line of text have the class "prose-line". */
+/** The nodes for `text`; `plain` makes the nodes for text outside code. Elements that contain a line of text have the class "prose-line". */
 export function markdown(text, plain) {
   const proseLine = (name, words, options = {}) => el(name, { ...options, class: "prose-line" }, ...inline(words, plain));
   const nodes = [];

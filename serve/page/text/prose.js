@@ -8,7 +8,7 @@ import { markdown } from "./markdown.js";
 export const prose = (text, citations, open) => markdown(text, (piece) => withCitations(piece, citations, open));
 
 /** Text nodes and, for every [n] with a citation, a button. Other text in brackets stays text. */
-export function withCitations(text, citations, open) {
+function withCitations(text, citations, open) {
   const byNumber = new Map(citations.map((citation) => [citation.number, citation]));
   return text.split(/(\[\d{1,4}\])/).filter(Boolean).map((piece) => {
     const citation = /^\[\d+\]$/.test(piece) ? byNumber.get(Number(piece.slice(1, -1))) : undefined;
@@ -38,7 +38,7 @@ export function spansFor({ text, quotes = [] }, statement) {
 }
 
 /** The sentence that contains a citation's button or precedes it, without the citations. */
-export function statementOf(button) {
+function statementOf(button) {
   let text = "";
   let at = 0;
   const walk = (node) => {

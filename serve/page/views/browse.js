@@ -1,8 +1,9 @@
 // The view to browse the index: lists of summaries, documents and entities, and one node with its neighbours.
 
 import { get, problemLine } from "../shared/api.js";
-import { button, byId, count, cut, el, moreButton, nodeAddress, snippet } from "../shared/dom.js";
-import { draw, erase, onAppearanceChange } from "./drawing.js";
+import { button, byId, count, cut, el, nodeAddress, snippet } from "../shared/dom.js";
+import { fill, latest, moreRows } from "../shared/loading.js";
+import { draw, erase, NEEDS_WEBGL, onAppearanceChange } from "./drawing.js";
 import { openReader } from "./reader.js";
 import { starOf } from "./trees.js";
 import { COLLECTION_CHANGED } from "./upload.js";
@@ -15,31 +16,31 @@ let shown = null;
 const shelfShown = () => document.querySelector("[data-shelf][aria-pressed=true]").dataset.shelf;
 const tabs = () => document.querySelectorAll("[data-shelf]");
 
-/** Make each tab open its list, and reload the open list when the collection changes. */
+/** Make each tab open its list, and reload the open list and node when the collection changes. */
 export function startBrowse() {
   for (const tab of tabs()) tab.addEventListener("click", () => openShelf(tab.dataset.shelf));
-  addEventListener(COLLECTION_CHANGED, () => byId("shelf").hasChildNodes() && openShelf(shelfShown()));
+  addEventListener(COLLECTION_CHANGED, reload);
   onAppearanceChange(drawShown);
+}
+
+function reload() {
+  const field = byId("entities-field");
+  if (field) field.dispatchEvent(new Event("input"));
+  else if (byId("shelf").hasChildNodes()) openShelf(shelfShown());
+  if (shown) loadNode(shown.neighbourhood.center);
 }
 
 /** Show the view: a node, if the URL names one, and the first list if no list is open yet. */
 export async function openBrowse(kind, id) {
   if (!byId("shelf").hasChildNodes()) openShelf("summaries");
-  if (kind) await openNode(kind, id);
-  else if (!shown) byId("node").replaceChildren(el("p", { class: "hint" }, "Choose an item in a list to see its connections."));
+  if (kind) await openNode({ kind, id });
+  else if (shown) drawShown();
+  else byId("node").replaceChildren(el("p", { class: "hint" }, "Choose an item in a list to see its connections."));
 }
 
 async function openShelf(name) {
   for (const tab of tabs()) tab.setAttribute("aria-pressed", String(tab.dataset.shelf === name));
-  const shelf = byId("shelf");
-  shelf.replaceChildren(el("p", { class: "hint" }, "Loading…"));
-  let content;
-  try {
-    content = await { summaries, documents, entities }[name]();
-  } catch (problem) {
-    content = [problemLine(problem)];
-  }
-  if (shelfShown() === name) shelf.replaceChildren(...content);
+  await fill(byId("shelf"), { summaries, documents, entities }[name]);
 }
 
 async function summaries() {
@@ -48,34 +49,30 @@ async function summaries() {
   return layers.reverse().map((each, place) => {
     const name = each.layer === 0 ? "Layer 0, chunks" : `Layer ${each.layer}, communities`;
     const list = el("div", {});
-    const layer = el("details", { ontoggle: () => layer.open && !list.hasChildNodes() && fill() },
-      el("summary", {}, name, el("span", { class: "amount" }, String(each.summaries))), list);
     const page = (offset) => get("v1/graph/summaries", { layer: each.layer, limit: PAGE, offset });
-    const fill = () => appendPage(list, each.summaries, page);
+    const load = () => fill(list, () => pagedList(each.summaries, page));
+    const layer = el("details", { ontoggle: () => layer.open && !list.querySelector("li") && load() },
+      el("summary", {}, name, el("span", { class: "amount" }, String(each.summaries))), list);
     layer.open = place === 0;
     return layer;
   });
 }
 
 async function documents() {
-  const list = el("div", {});
   const page = async (offset) => {
     const found = await get("v1/documents", { limit: PAGE, offset });
     return found.documents.map((each) => ({ kind: "document", id: each.source, label: each.title || each.source }));
   };
   const { total } = await get("v1/documents", { limit: 1 });
-  await appendPage(list, total, page);
-  return [list];
+  return total ? pagedList(total, page) : [nodeList([])];
 }
 
 async function entities() {
   const list = el("div", {});
   let timer = 0;
   const search = async () => {
-    const q = field.value;
     try {
-      const found = await get("v1/graph/entities", { q, limit: PAGE });
-      if (q === field.value) list.replaceChildren(nodeList(found));
+      list.replaceChildren(nodeList(await latest(list, get("v1/graph/entities", { q: field.value, limit: PAGE }))));
     } catch (problem) {
       list.replaceChildren(problemLine(problem));
     }
@@ -88,19 +85,19 @@ async function entities() {
   return [el("label", { for: "entities-field" }, "Find an entity"), field, list];
 }
 
-/** Append the next page to a list, and a button that appends another if more nodes are left. */
-async function appendPage(holder, total, page) {
-  const found = await page(holder.querySelectorAll("li").length);
-  holder.querySelector(".more")?.remove();
-  holder.append(nodeList(found));
-  const left = total - holder.querySelectorAll("li").length;
-  if (found.length) holder.append(moreButton(left, () => appendPage(holder, total, page)));
+/** A list of `total` nodes that begins with those of `page(0)`, and a button for more. */
+async function pagedList(total, page) {
+  const rows = async (offset) => (await page(offset)).map(line);
+  const list = el("ul", { class: "nodes" }, ...(await rows(0)));
+  return [list, moreRows(list, total, rows)];
 }
 
 function nodeList(nodes) {
   if (!nodes.length) return el("p", { class: "hint" }, "None found.");
-  return el("ul", { class: "nodes" }, ...nodes.map((each) => el("li", {}, nodeLink(each))));
+  return el("ul", { class: "nodes" }, ...nodes.map(line));
 }
+
+const line = (each) => el("li", {}, nodeLink(each));
 
 function nodeLink(each) {
   const name = each.kind === "summary" || each.kind === "proposition" ? cut(each.text, 180) : each.label;
@@ -108,22 +105,28 @@ function nodeLink(each) {
   return el("a", { href: nodeAddress(each.kind, each.id) }, el("span", { class: text ? "title" : "line" }, name || each.id), text);
 }
 
-async function openNode(kind, id) {
-  const holder = byId("node");
-  erase(holder);
-  shown = null;
-  holder.replaceChildren(el("p", { class: "hint" }, "Loading…"));
+/** Show a node, and move the focus to it unless the reader moves the focus first. */
+async function openNode({ kind, id }) {
   for (const link of document.querySelectorAll("#shelf a")) {
     if (link.hash === nodeAddress(kind, id)) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
   }
+  const loaded = loadNode({ kind, id });
+  const focused = document.activeElement;
+  await loaded;
+  if ([focused, document.body].includes(document.activeElement)) byId("node").focus({ preventScroll: innerWidth > 760 });
+}
+
+async function loadNode({ kind, id }) {
+  const holder = byId("node");
+  erase(holder);
+  shown = null;
+  holder.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
-    const neighbourhood = await get("v1/graph/neighbourhood", { kind, id, limit: 40 });
-    showNode(holder, neighbourhood);
+    showNode(holder, await latest(holder, get("v1/graph/neighbourhood", { kind, id, limit: 40 })));
   } catch (problem) {
     holder.replaceChildren(problemLine(problem));
   }
-  holder.focus({ preventScroll: innerWidth > 760 });
 }
 
 function showNode(holder, neighbourhood) {
@@ -149,7 +152,7 @@ function drawShown() {
   shown.graph.replaceChildren();
   const star = starOf(shown.neighbourhood, shown.graph.clientWidth);
   const open = (node) => !node.center && (location.hash = nodeAddress(node.kind, node.id));
-  if (!draw(shown.graph, star, open)) shown.graph.replaceChildren(el("p", { class: "hint" }, "The graph needs WebGL, which this browser does not support."));
+  if (!draw(shown.graph, star, open)) shown.graph.replaceChildren(el("p", { class: "hint" }, NEEDS_WEBGL));
 }
 
 function neighbours({ center, nodes, edges, left_out: leftOut }) {

@@ -1,7 +1,8 @@
 // The list of all documents, each with a preview and some facts, in an order that the reader chooses; opens and deletes documents.
 
 import { documentPath, get, problemLine, remove, sentence } from "../shared/api.js";
-import { button, byId, count, el, moreButton, nodeAddress, openDialog, snippet } from "../shared/dom.js";
+import { button, byId, count, el, nodeAddress, openDialog, snippet } from "../shared/dom.js";
+import { latest, moreRows } from "../shared/loading.js";
 import { documentLink } from "./reader.js";
 import { acceptsDocuments, COLLECTION_CHANGED, emptyNote, uploadButton } from "./upload.js";
 
@@ -16,23 +17,25 @@ const HIDDEN_METADATA = ["date", "page_starts"];
 const THIS_VIEW = "documents";
 let order = "title";
 let descending = false;
-let shown = 0;
 
 /** Reload the list, while it is visible, after each change of the collection that did not come from this view. */
 export const startDocuments = () => addEventListener(COLLECTION_CHANGED, (event) => {
-  if (!byId("view-documents").hidden && event.detail !== THIS_VIEW) openDocuments(shown);
+  if (!byId("view-documents").hidden && event.detail !== THIS_VIEW) openDocuments(shown());
 });
+
+/** The number of documents in the list. */
+const shown = () => document.querySelectorAll("#view-documents .documents > li").length;
 
 /** Show the view with the first `rows` documents (at least a full page, at most 1,000); `note`, if given, replaces the counts in its heading. */
 export async function openDocuments(rows = PAGE, note = "") {
   const view = byId("view-documents");
   if (!view.hasChildNodes()) view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
-    const listed = await page(0, Math.max(rows, PAGE));
+    const listed = await latest(view, page(0, Math.max(rows, PAGE)));
     const list = el("ul", { class: "documents" }, ...listed.documents.map(line));
-    const parts = listed.total ? [sortButtons(), list, more(list, listed.total)] : [emptyNote()];
+    const next = async (offset) => (await page(offset)).documents.map(line);
+    const parts = listed.total ? [sortButtons(), list, moreRows(list, listed.total, next)] : [emptyNote()];
     view.replaceChildren(head(listed, note), ...parts);
-    shown = listed.documents.length;
   } catch (problem) {
     view.replaceChildren(problemLine(problem));
   }
@@ -52,25 +55,13 @@ function sortButtons() {
     const pressed = key === order;
     const sort = async () => {
       [order, descending] = [key, pressed ? !descending : down];
-      await openDocuments(shown);
-      byId(`sort-${key}`).focus();
+      await openDocuments(shown());
+      byId(`sort-${key}`)?.focus();
     };
     const label = pressed ? `${name}, ${ways[Number(descending)]}` : name;
     return button(label, sort, { id: `sort-${key}`, class: null, "aria-pressed": String(pressed) });
   });
   return el("div", { class: "tabs", role: "group", "aria-label": "Sort by" }, ...buttons);
-}
-
-function more(list, total) {
-  const next = moreButton(total - list.children.length, async () => {
-    const first = list.children.length;
-    const { documents } = await page(first);
-    list.append(...documents.map(line));
-    shown = list.children.length;
-    list.children[first]?.querySelector("button").focus();
-    next.replaceWith(more(list, total));
-  });
-  return next;
 }
 
 function line(each) {
@@ -102,13 +93,16 @@ function confirmDelete({ source, passages }, name, item) {
     try {
       await remove(documentPath(source));
       dialog.close();
-      await openDocuments(shown, `${name} was deleted.`);
-      (document.querySelectorAll(".documents [aria-label^='Delete ']")[place] ?? byId("documents-title"))?.focus();
       dispatchEvent(new CustomEvent(COLLECTION_CHANGED, { detail: THIS_VIEW }));
+      await openDocuments(shown(), `${name} was deleted.`);
+      (document.querySelectorAll(".documents [aria-label^='Delete ']")[place] ?? byId("documents-title"))?.focus();
     } catch (error) {
       problem.textContent = sentence(error);
       problem.hidden = false;
       confirm.disabled = false;
+      if (dialog.open) return;
+      document.body.append(dialog);  // the reader has closed it
+      dialog.showModal();
     }
   }, { class: "primary" });
   const dialog = openDialog({ id: "delete", title: `Delete ${name}?` },

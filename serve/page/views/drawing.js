@@ -3,6 +3,8 @@
 import { cut } from "../shared/dom.js";
 import { ROW } from "./trees.js";
 
+/** The note in place of a drawing without WebGL. */
+export const NEEDS_WEBGL = "The graph needs WebGL, which this browser does not support.";
 const { Sigma, graphology } = globalThis;
 const LABEL_GAP = 5;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -23,7 +25,7 @@ export function drawTree(holder, rows, open) {
 }
 
 /**
- * Draw nodes with x, y and a side for their labels in a canvas of the holder's width; a click calls `open(node)`. Returns the drawing, or null without
+ * Draw nodes with x, y and a side for their labels in a canvas of the holder's width; a click calls `open(node)`. Return the drawing, or null without
  * WebGL.
  */
 export function draw(holder, { height, nodes, edges }, open) {
@@ -52,7 +54,7 @@ export function draw(holder, { height, nodes, edges }, open) {
 }
 
 /**
- * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Returns {zoom(factor), showWhole(), choose(key)},
+ * Draw nodes {key, kind, label, x, y, links} with zoom and drag; a click calls `open(key)`. Return {zoom(factor), showWhole(), choose(key)},
  * or null without WebGL. `showWhole()` resets the zoom; `choose(key)` highlights a node and its neighbours and zooms to them,
  * `choose(null)` removes the highlight.
  */

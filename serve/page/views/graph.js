@@ -2,6 +2,7 @@
 
 import { get, problemLine } from "../shared/api.js";
 import { button, byId, count, el, nodeAddress } from "../shared/dom.js";
+import { latest } from "../shared/loading.js";
 import { drawMap, erase, onAppearanceChange } from "./drawing.js";
 import { documentLink, openReader } from "./reader.js";
 import { spread } from "./trees.js";
@@ -22,12 +23,12 @@ export function startGraph() {
 }
 
 export async function openGraph() {
-  if (graph) return;
+  if (graph) return map ?? redraw();
   const view = byId("view-graph");
   erase(view);
   view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
-    graph = await get("v1/graph/overview", { limit: MAX_NODES });
+    graph = await latest(view, get("v1/graph/overview", { limit: MAX_NODES }));
   } catch (problem) {
     view.replaceChildren(problemLine(problem));
     return;
@@ -66,11 +67,14 @@ function extent() {
   return `${part}${shareOf("document", graph.documents, "documents")}, ${shareOf("entity", graph.entities, "entities")}. A line means that the document mentions the entity.`;
 }
 
+/** Draw the graph again; while the view is hidden, only erase it: it is drawn when the view is opened. */
 function redraw() {
   const holder = byId("map");
-  if (!graph || !holder?.clientWidth) return;
+  if (!graph || !holder) return;
+  map = null;
   erase(holder);
   holder.replaceChildren();
+  if (!holder.clientWidth) return;
   map = drawMap(holder, graph, (key) => choose(graph.nodes.find((each) => each.key === key), true));
   if (!map) holder.replaceChildren(el("p", { class: "hint" }, "The drawing needs WebGL; the list shows the same nodes."));
 }
@@ -101,7 +105,10 @@ async function choose(node, open = false) {
   const ways = el("div", { class: "ways" },
     node.kind === "document" ? button("Open the document", openDocument) : null,
     el("a", { href: nodeAddress(node.kind, node.id) }, "Connections"),
-    button("Back", showAll));
+    button("Back", () => {
+      showAll();
+      holder.focus();
+    }));
   map?.choose(node.key);
   const listing = el("div", {});
   holder.replaceChildren(...head, ways, listing);

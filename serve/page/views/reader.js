@@ -2,8 +2,7 @@
 
 import { documentPath, get, problemLine } from "../shared/api.js";
 import { button, byId, count, cut, el } from "../shared/dom.js";
-
-let latest = null;  // the latest request: the responses to earlier ones are ignored
+import { latest } from "../shared/loading.js";
 
 /** A button that opens a document. */
 export const documentLink = ({ source, title }, classes = "link") => button(title || source, () => openReader({ source, title }), { class: classes });
@@ -20,16 +19,13 @@ export async function openReader({ source, title, start = 0, end = 0, page, stat
   byId("reader-marked").textContent = statement && marksNote(statement, marks);
   text.replaceChildren(el("p", { class: "hint" }, "Opening…"));
   if (!dialog.open) dialog.showModal();
-  const request = (latest = Symbol(source));
   try {
-    const found = await get(documentPath(source));
-    if (request !== latest) return;
+    const found = await latest(text, get(documentPath(source)));
     text.replaceChildren(...markedText(found.passages, start, end, marks, found.metadata.page_starts));
     byId("reader-title").textContent = found.title || source;
     byId("reader-place").textContent = `${locationOf({ source, page, start, end })} · ${count(found.passages.length, "passage")}`;
     text.querySelector("mark")?.scrollIntoView({ block: "center" });
   } catch (problem) {
-    if (request !== latest) return;
     text.replaceChildren(problemLine(problem));
   }
   text.focus({ preventScroll: true });

@@ -1,7 +1,8 @@
 // The view of training runs, for the operator of a server with --show-runs: a list, and one run with its curves and its figures before and after tuning.
 
-import { get, problemLine } from "../shared/api.js";
+import { get } from "../shared/api.js";
 import { byId, count, cut, el } from "../shared/dom.js";
+import { fill } from "../shared/loading.js";
 
 const WIDTH = 420;
 const HEIGHT = 150;
@@ -13,13 +14,7 @@ const MINUTE = 60;
 
 /** Show the list, or the run with the given name. */
 export async function openRuns(name) {
-  const view = byId("view-runs");
-  view.replaceChildren(el("p", { class: "hint" }, "Loading…"));
-  try {
-    view.replaceChildren(...(name ? course(await get("v1/runs/course", { name })) : list(await get("v1/runs"))));
-  } catch (problem) {
-    view.replaceChildren(problemLine(problem));
-  }
+  await fill(byId("view-runs"), async () => (name ? course(await get("v1/runs/course", { name })) : list(await get("v1/runs"))));
   byId("runs-title")?.focus({ preventScroll: true });
 }
 

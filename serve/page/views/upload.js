@@ -130,7 +130,7 @@ async function work() {
 }
 
 /** Why a file was refused, without its name. */
-export function reasonOf(problem, name) {
+function reasonOf(problem, name) {
   if (!(problem instanceof ResponseError) || problem.status === 429) return sentence(problem);
   if (REASONS[problem.code]) return REASONS[problem.code];
   return problem.message.startsWith(name) ? problem.message.slice(name.length).replace(/^[:,]?\s+/, "") : problem.message;

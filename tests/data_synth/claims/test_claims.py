@@ -1,6 +1,8 @@
 """Claims: restatements of a sentence, ways to falsify it, and the rows made from passages."""
 
 import random
+import re
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,7 @@ def test_restatements_rephrase_sentences_as_expected() -> None:
         "In 1911, Ada built her in Tarn.",
     }
     assert renamed(by_date, draw) == "Ada built Lantern in Tarn in 1911."
+    assert renamed(PassageSentence(["Ada met her in Tarn."], 0, r"C:\1"), draw) == r"Ada met C:\1 in Tarn."
     assert joined(at(0), draw).endswith(SENTENCES[1]) and joined(at(1), draw) == SENTENCES[1]
     assert reworded(at(1), random.Random(1)) == "In May 1911, the Lantern burned close to Port Ellery."
 
@@ -96,24 +99,28 @@ def test_no_restatement_changes_names_numbers_or_negations(restatement: object, 
 
 
 def test_a_loose_restatement_keeps_names_and_numbers() -> None:
-    claims = {word for seed in range(30) for word in Words.of(loosened(at(1), random.Random(seed))).words}
-    assert {"May", "1911", "Lantern", "Port", "Ellery"} <= claims and len(claims) > 12
+    claims = {loosened(at(1), random.Random(seed)) for seed in range(30)}
+    assert len(claims) > 6
+    assert all(re.fullmatch(r"The Lantern( \w+){,2} Port Ellery in May 1911\.", claim) for claim in claims)
+
+
+SOLD = "The first Lantern was sold by Ada Marlow to Greta Hull in 1911."
+NAMES = ("Lantern", "Ada Marlow", "Greta Hull")
+FALSIFIED = {
+    "name": [SOLD.replace(name, "(Ferry Office|Port Ellery|Anneke Roux|Casimir Thole)") for name in NAMES],
+    "number": [SOLD.replace("1911", r"19\d\d")],
+    "negation": [SOLD.replace("sold", "(not|never) sold")],
+    "roles": [SOLD.replace(one, "-").replace(other, one).replace("-", other) for one, other in combinations(NAMES, 2)],
+    "opposite": [SOLD.replace("first", "(last|second)"), SOLD.replace("sold", "bought")],
+}
+"""Patterns of the sentences that a change of each kind may make of SOLD."""
 
 
 @pytest.mark.parametrize("kind", sorted(CHANGES))
 def test_falsifying_a_sentence_changes_one_thing(kind: str) -> None:
-    sentence = "The first Lantern was sold by Ada Marlow to Anneke Roux in 1911."
-    broken = CHANGES[kind](sentence, AROUND, random.Random(3))
-    assert broken is not None and broken != sentence
-    before, after = Words.of(sentence), Words.of(broken)
-    if kind == "roles":
-        assert sorted(before.words) == sorted(after.words)
-    if kind == "negation":
-        assert len(after.negators) == len(before.negators) + 1
-    if kind == "number":
-        assert [old for old, new in zip(before.words, after.words, strict=True) if old != new] == ["1911"]
-    if kind == "opposite":
-        assert "last" in after.lower or "second" in after.lower or "bought" in after.lower
+    for seed in range(20):
+        broken = CHANGES[kind](SOLD, AROUND, random.Random(seed))
+        assert broken not in (None, SOLD) and re.fullmatch("|".join(FALSIFIED[kind]), str(broken))
 
 
 def test_falsifying_a_negated_sentence_removes_the_negation() -> None:

@@ -116,6 +116,7 @@ def test_missing_columns_broken_lines_and_duplicate_ids_are_reported(tmp_path: P
 
 def test_rows_without_ids_are_not_reported_as_duplicates(tmp_path: Path) -> None:
     rows = [{name: value for name, value in preference_to_json(good(n)).items() if name != "id"} for n in (1, 2)]
+    rows += [row | {"id": None} for row in rows]
     found = json.loads(run("validate", write(tmp_path / "x.jsonl", *rows), "--json").stdout)
     assert [row["line"] for row in found["bad"]] == [1, 2]
     assert not any("appears above" in problem for row in found["bad"] for problem in row["problems"])
@@ -200,6 +201,10 @@ def test_unknown_sets_and_malformed_rows_are_reported(tmp_path: Path) -> None:
         run("import", "squad", file, "--out", tmp_path / "o")
     with pytest.raises(UserError, match="line 1: KeyError 'context'"):
         run("import", "pubmedqa", file, "--out", tmp_path / "o")
+    for kind in ("pubmedqa", "medmcqa", "riddlesense"):
+        with pytest.raises(UserError, match=rf"none\.jsonl: no rows\. Expected questions of {kind}"):
+            run("import", kind, write(tmp_path / "none.jsonl"), "--out", tmp_path / "o")
+    assert not (tmp_path / "o").exists()
     with pytest.raises(
         UserError, match=r"data import pubmedqa with --set\. Expected no --config or --set: only reading has settings"
     ):
@@ -207,25 +212,33 @@ def test_unknown_sets_and_malformed_rows_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pubmedqa", "medmcqa"])
-def test_a_second_import_of_a_set_replaces_the_first(kind: str, tmp_path: Path) -> None:
-    common = {"question": "Is it?", "split": "dev"}
+def test_a_second_import_replaces_the_first_and_nothing_else(kind: str, tmp_path: Path) -> None:
+    common = {"question": "Is it?", "split": "val"}
     fields = {
         "pubmedqa": {"context": ["One."], "label": "yes", "reasoning": "So."},
         "medmcqa": {"options": {"A": "a", "B": "b"}, "answer": "a"},
     }
-    for numbers in ("12", "3"):
-        rows = [{"id": number, **common, **fields[kind]} for number in numbers]
-        assert run("import", kind, write(tmp_path / "x.jsonl", *rows), "--out", tmp_path / "out").exit_code == 0
-        assert [each.id for each in read_questions(tmp_path / "out" / "questions.jsonl")] == list(numbers)
+    out = tmp_path / "out"
+    for numbers, which in (("12", "pubmedqa"), ("3", kind)):
+        rows = [{"id": number, **common, **fields[which]} for number in numbers]
+        assert run("import", which, write(tmp_path / "x.jsonl", *rows), "--out", out).exit_code == 0
+        assert [(each.id, each.split) for each in read_questions(out)] == [(number, "dev") for number in numbers]
+    assert (out / "corpus.jsonl").exists() == (kind == "pubmedqa"), "no documents of the first import are left"
+    write_dataset(tmp_path / "rows", [good(1)], PREFERENCES, {})
     (tmp_path / "foreign").mkdir()
     write(tmp_path / "foreign" / "questions.jsonl", common)
-    with pytest.raises(UserError, match="contains other files"):
-        run("import", kind, tmp_path / "x.jsonl", "--out", tmp_path / "foreign")
+    for folder in ("rows", "foreign"):
+        with pytest.raises(UserError, match="contains other files"):
+            run("import", kind, tmp_path / "x.jsonl", "--out", tmp_path / folder)
+    with pytest.raises(
+        UserError, match=r"contains other files .* a new folder, or that of an earlier dataset of this kind"
+    ):
+        run("join", tmp_path / "rows", "--out", out)
 
 
 def test_a_key_always_has_the_same_split_and_about_eight_in_ten_are_train() -> None:
     splits = [split_by_hash(str(n)) for n in range(1000)]
-    assert splits == [split_by_hash(str(n)) for n in range(1000)]
+    assert splits[:4] == ["train", "train", "dev", "train"]
     assert 760 < splits.count("train") < 840 and 60 < splits.count("dev") < 140
 
 
@@ -296,7 +309,7 @@ def test_an_import_that_loses_most_rows_ends_with_status_1(tmp_path: Path) -> No
     [
         ({"passages": "a string"}, r"rows\.jsonl line 2: not a labelled sentence"),
         ({"supported": 1}, r"rows\.jsonl line 2: not a labelled sentence"),
-        ({"split": "late"}, r"rows\.jsonl line 2: split is 'late'\. Expected one of train, val, dev, test"),
+        ({"split": "late"}, r"rows\.jsonl line 2: split is 'late'\. Expected one of train, val, validation, dev, test"),
     ],
 )
 def test_a_malformed_labelled_sentence_is_reported(tmp_path: Path, change: dict[str, Any], expected: str) -> None:

@@ -101,7 +101,16 @@ def test_an_empty_file_can_be_joined_with_others_but_is_refused_alone(tmp_path: 
 def test_data_that_does_not_fit_together_is_refused(tmp_path: Path) -> None:
     row = response_to_json(response_row(0))
     late, plain = {**row, "id": "late", "split": "late"}, {"id": "q", "question": "Who?", "answers": ["Ada"]}
-    parts = {"a": row, "again": row, "pair": {"chosen": "x"}, "none": None, "late": late, "plain": plain}
+    short = {**row, "id": "short", "responses": [], "rewards": {"correct": []}}
+    parts = {
+        "a": row,
+        "again": row,
+        "pair": {"chosen": "x"},
+        "none": None,
+        "late": late,
+        "short": short,
+        "plain": plain,
+    }
     for name, values in parts.items():
         (tmp_path / name).mkdir()
         if values is not None:
@@ -110,7 +119,8 @@ def test_data_that_does_not_fit_together_is_refused(tmp_path: Path) -> None:
         "again": "appears twice",
         "pair": "a row of preferences",
         "none": "no train.jsonl, dev.jsonl or test.jsonl",
-        "late": "split 'late'. Expected one of train, dev, test",
+        "late": "line 1: split is 'late', expected one of train, dev, test",
+        "short": "line 1: 0 responses, expected at least 2. Expected a row of responses",
         "plain": "which identify the kind of data. Give rows made by",
     }.items():
         with pytest.raises(UserError, match=message):

@@ -12,25 +12,22 @@ from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCE
 from data_synth.rows import Dropped, PreferenceRow, plain_preference_to_json, preference_from_json, preference_to_json
 from graph.errors import UserError
 from graph.types import Message
+from tests.data_synth.dataset.test_data import good
 
 ORIGIN = {"Index": "idx", "Questions": "q.jsonl"}
 
 
 def row(number: int, split: str = "train", words: int = 3) -> PreferenceRow:
-    return PreferenceRow(
-        id=f"q{number}#1",
+    return replace(
+        good(number),
         prompt=(Message("system", "s"), Message("user", f"Frage {number} é\n\u2028 x")),
         chosen="word " * (words - 1) + "word",
         rejected="word",
-        question_id=f"q{number}",
-        question="?",
         answers=("a", "b"),
         kind="" if number % 2 else "multi",
         split=split,
         context_size=number % 3,
-        context_ids=(),
         gold_in_context=0.5,
-        reasoner="rules",
     )
 
 
@@ -99,12 +96,12 @@ def test_datasets_loads_the_folder_and_the_card_lists_the_dropped_rows(
     import datasets
 
     monkeypatch.setattr(write, "ROWS_PER_BATCH", 1)
-    write_dataset(tmp_path / "out", ROWS, PREFERENCES, ORIGIN)
+    write_dataset(tmp_path / "out", [*ROWS, Dropped("why | how")], PREFERENCES, ORIGIN)
     loaded = datasets.load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
     assert {split: len(rows) for split, rows in loaded.items()} == {"train": 2, "test": 2}
     assert loaded["train"][0]["prompt"][0] == {"role": "system", "content": "s"}
     card = (tmp_path / "out" / "README.md").read_text()
-    assert "| why | 1 |" in card and "duplicates removed: 1" in card
+    assert r"| why \| how | 1 |" in card and "duplicates removed: 1" in card
 
 
 def test_the_same_rows_give_the_same_bytes_and_replace_an_earlier_run(tmp_path: Path) -> None:

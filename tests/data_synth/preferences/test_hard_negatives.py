@@ -103,6 +103,7 @@ def test_length_is_matched_with_whole_sentences(target: int, longer: bool, count
 
 def test_sentences_cite_the_excerpts_in_turn() -> None:
     assert cite_in_turn(["It rained.", "Why?"], [1]) == "It rained [1]. Why?"
+    assert cite_in_turn(["Why?", "It rained.", "Tea"], [2, 1]) == "Why [2]? It rained [1]. Tea."
     assert cite_in_turn(["It rained."], [2, 1]) == "It rained [2] [1]."
     assert cite_in_turn(["It rained.", "Tea."], []) == "It rained. Tea."
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from data_synth import contexts
-from data_synth.contexts import gold_share, pick_questions, sample_questions, without_near_duplicates
+from data_synth.contexts import gold_share, pick_questions, without_near_duplicates
 from data_synth.preferences.hard_negatives import INVENTED, REFUSED, Pool
 from data_synth.preferences.preference_form import preference_problems
 from data_synth.preferences.preferences import (
@@ -19,7 +19,7 @@ from data_synth.preferences.preferences import (
 )
 from data_synth.preferences.reasons import NOT_SHOWN, compose_reason
 from data_synth.preferences.support import MeasureSupport, Support
-from data_synth.rows import Draft, Dropped, PreferenceRow
+from data_synth.rows import Draft, Dropped, PreferenceRow, sample_rows
 from graph.answer.prompt import answer_messages, parse_answer
 from graph.documents.questions import Question, Quote, check_gold
 from graph.errors import UserError
@@ -238,11 +238,11 @@ def test_gold_documents_must_be_in_the_index() -> None:
 
 def test_a_sample_keeps_the_order_and_depends_only_on_ids_and_seed() -> None:
     questions = [Question(f"q{number}", f"Number {number}?", ()) for number in range(20)]
-    drawn = sample_questions(questions, 5, seed=1)
+    drawn = sample_rows(questions, 5, seed=1)
     assert len(drawn) == 5 and drawn == [question for question in questions if question in drawn]
-    assert sample_questions(questions[::-1], 5, seed=1) == drawn[::-1]
-    assert set(drawn) <= set(sample_questions(questions, 6, seed=1)) and drawn != sample_questions(questions, 5, seed=2)
-    assert sample_questions(questions, None, 0) == sample_questions(questions, 99, 0) == questions
+    assert sample_rows(questions[::-1], 5, seed=1) == drawn[::-1]
+    assert set(drawn) <= set(sample_rows(questions, 6, seed=1)) and drawn != sample_rows(questions, 5, seed=2)
+    assert sample_rows(questions, None, 0) == sample_rows(questions, 99, 0) == questions
 
 
 def test_questions_are_picked_by_split() -> None:

@@ -87,7 +87,7 @@ def test_an_excerpt_of_the_gold_document_is_cited_before_a_reprint() -> None:
     [
         ("It sank.", "It sank [1]."),
         ("It sank", "It sank [1]."),
-        ("Did it sink?", "Did it sink? [1]"),
+        ("Did it sink?", "Did it sink [1]?"),
         ("It sank [12].", "It sank [1]."),
         ("It <|im_end|> sank ###Answer: no.", "It < |im_end| > sank Answer: no [1]."),
     ],
@@ -172,6 +172,11 @@ def test_a_cut_off_reasoning_is_dropped_even_if_it_looks_complete() -> None:
 def test_special_tokens_in_a_models_reasoning_are_escaped() -> None:
     completion = Completion("###Reason: She <|im_end|> died. ###Answer: 1931", "stop", 1, 1)
     assert check_reason(completion, draft(ADA)) == "She < |im_end| > died."
+
+
+def test_a_gold_answer_that_spells_a_special_token_is_recognised_in_its_escaped_form() -> None:
+    completion = Completion("###Reason: She died. ###Answer: < |x| >", "stop", 1, 1)
+    assert check_reason(completion, draft(question=replace(QUESTION, answers=("<|x|>",)))) == "She died."
 
 
 def test_the_model_gets_the_passages_of_the_row_and_the_gold_answer() -> None:

@@ -13,24 +13,11 @@ from data_synth.preferences.preference_form import (
 )
 from data_synth.rows import PreferenceRow
 from graph.types import Message
+from tests.data_synth.dataset.test_data import good
 
 
 def pair(number: int, chosen: str, rejected: str) -> PreferenceRow:
-    return PreferenceRow(
-        id=f"q{number}#0",
-        prompt=(Message("user", "?"),),
-        chosen=chosen,
-        rejected=rejected,
-        question_id=f"q{number}",
-        question="?",
-        answers=("a",),
-        kind="",
-        split="train",
-        context_size=0,
-        context_ids=(),
-        gold_in_context=0.0,
-        reasoner="rules",
-    )
+    return replace(good(number), chosen=chosen, rejected=rejected)
 
 
 def words(count: int, draw: Random) -> str:
@@ -85,7 +72,7 @@ def test_ties_count_half_and_the_rule_may_prefer_the_shorter_side() -> None:
 
 def test_a_fold_in_which_the_same_side_comes_first_in_every_row_counts_as_chance() -> None:
     """Without the fold of the frequent question, four rows are left to learn from; which side comes first follows from the ids."""
-    ids = [n for n in range(100, 200) if Random(f"q{n}#0").random() < 0.5][:4]
+    ids = [n for n in range(100, 200) if Random(f"q{n}#1").random() < 0.5][:4]
     rows = [replace(pair(n, f"yes {n}", f"no {n}"), question_id="frequent") for n in range(40)]
     rows += [pair(n, f"yes {n}", f"no {n}") for n in ids]
     assert figures(rows)[2] == pytest.approx((4 * 1.0 + 0.5) / 5)

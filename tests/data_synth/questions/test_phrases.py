@@ -72,6 +72,7 @@ def test_a_relation_is_worded_in_both_directions(
         "won a prize, such as Ada Low.",
         "was nominated for the short-lived Ada Low.",
         "opened in May and it won Ada Low.",
+        "is a template with {} written by Ada Low.",
     ],
 )
 def test_an_ambiguous_or_awkward_predicate_gives_no_relation(predicate: str) -> None:

@@ -38,6 +38,8 @@ def answers_by_question(sentence: str) -> dict[str, tuple[str, ...]]:
         ("The lunch break lasts 45 minutes.", "How long does the lunch break last?", "45 minutes"),
         ("Requests are approved by the line manager.", "Who approves requests?", "the line manager"),
         ("Overtime must be approved by Greta Okonjo.", "Who must approve overtime?", "Greta Okonjo"),
+        ("Visitors are admitted by the porter.", "Who admits visitors?", "the porter"),
+        ("Visitors are shown round by Paul Orme.", "Who shows visitors round?", "Paul Orme"),
         ("Building A was designed by Paul Orme.", "Who designed Building A?", "Paul Orme"),
         ("The gate was painted by Tom Gale and Ben Hill.", "Who painted the gate?", "Tom Gale and Ben Hill"),
         ("The safety officer is Marcus Teale.", "Who is the safety officer?", "Marcus Teale"),

@@ -60,6 +60,11 @@ def test_a_table_whose_rows_cannot_be_named_or_compared_gives_no_questions(old: 
     assert old in SPRINGS and not tables_of(tmp_path / "i", Document("s", "The Springs", SPRINGS.replace(old, new)))
 
 
+def test_a_header_may_contain_braces(tmp_path: Path) -> None:
+    rows = tables_of(tmp_path / "i", Document("s", "The Springs", SPRINGS.replace("| Tarn |", "| Tarn {n} |")))
+    assert any("“Tarn {n}” for " in text for text in rows)
+
+
 def test_documents_with_the_same_title_give_no_questions(tmp_path: Path) -> None:
     other = Document("t", "The Springs", SPRINGS.replace("71", "70"))
     assert not tables_of(tmp_path / "i", Document("s", "The Springs", SPRINGS), other)

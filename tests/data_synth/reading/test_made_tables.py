@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from data_synth.questions.tables import name_of
 from data_synth.reading.made_tables import made_tables
 from data_synth.reading.reading_form import reading_problems
 from data_synth.reading.reading_rows import ImportSettings, rows_of_sets
@@ -112,7 +113,10 @@ def test_an_unanswerable_question_names_a_row_or_column_that_its_documents_lack(
         assert question.answers == question.gold_ids == ()
         for passage_id in question.context_ids:
             passage = TABLES.passages[passage_id]
-            keys = [row[0] for row in table_of(passage)[1] if row[0] in question.text]
+            header, rows = table_of(passage)
+            columns = header[3 if "From" in header else 1 :]
+            keys = [row[0] for row in rows if row[0] in question.text]
+            assert not keys or not any(name_of(column) in question.text for column in columns)
             answered = [one for one in TABLES.questions if passage_id in one.gold_ids and one.text == question.text]
             assert not answered and not any(
                 f" of {key} is " in passage.text for key in keys if passage.title in question.text
@@ -136,8 +140,10 @@ def test_rows_about_tables_come_after_those_of_the_sets(tmp_path: Path) -> None:
         assert "|---" not in row.prompt[1].content and "; " in row.prompt[1].content
     quoted = ImportSettings(tables=10, form="quoted", seed=0)
     answers = [
-        row for row in rows_of_sets(root, quoted) if isinstance(row, ReadingRow) and row.id.startswith("tables:")
+        row
+        for row in rows_of_sets(root, quoted)
+        if isinstance(row, ReadingRow) and row.id.startswith("tables:") and row.gold_ids
     ]
-    for row in answers:
-        reason = row.completion.partition("###Reason: ")[2].rpartition(" [")[0]
-        assert "|" not in row.completion and reason in row.prompt[1].content
+    reasons = [row.completion.partition("###Reason: ")[2].rpartition(" [")[0] for row in answers]
+    assert len(reasons) > 50 and all(reason and "|" not in reason for reason in reasons)
+    assert all(reason in row.prompt[1].content for reason, row in zip(reasons, answers, strict=True))

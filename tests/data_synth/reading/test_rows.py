@@ -371,6 +371,13 @@ def test_sets_in_folders_of_the_same_name_are_refused(tmp_path: Path) -> None:
         list(rows_of_sets(tmp_path, settings))
 
 
+def test_a_gold_passage_named_twice_is_cited_once(tmp_path: Path) -> None:
+    doubled = tuple(replace(each, gold_ids=each.gold_ids * 2) for each in (QUESTIONS[0], *QUESTIONS[6:8]))
+    source = read_set(write_set(tmp_path / "isles", replace(isles(), questions=doubled)))
+    rows = make_rows(source=source, distractors=0, without_gold=0.5)
+    assert {row.completion for row in rows if row.answers} == {"1911 [1]", "yes [1]", "no [1]"}
+
+
 def test_a_repeated_id_in_a_set_is_reported(tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", replace(isles(), questions=(*QUESTIONS, replace(QUESTIONS[1], id="q0"))))
     with pytest.raises(UserError, match=r"isles/questions\.jsonl: id 'q0' appears twice"):

@@ -136,7 +136,7 @@ def test_a_question_in_two_splits_of_the_other_datasets_is_reported(
         assert run(hashed_isles, rows, "--out", tmp_path / split).exit_code == 0
     beside = ("--beside", tmp_path / "train", "--beside", tmp_path / "test")
     result = run(hashed_isles, questions, "--out", tmp_path / "out", *beside)
-    message = "question 'Where was Ada Marlow born?', which is in train of another folder"
+    message = "question 'Where was Ada Marlow born?', which is also in train"
     assert isinstance(result.exception, UserError) and message in str(result.exception)
 
 

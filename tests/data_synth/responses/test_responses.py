@@ -138,7 +138,9 @@ def test_rows_are_read_back_by_pyarrow_and_by_datasets(tmp_path: Path) -> None:
     rows = [row for row in rows_of(in_turn(GOOD, "Tarn", "Quill")) if isinstance(row, ResponseRow)]
     summary = write_dataset(tmp_path / "out", [*rows, rows[0]], RESPONSES, {})
     assert (summary.rows, summary.duplicates) == (5, 1)
-    assert summary.measures == measure_rewards(rows) | {k: round(v, 4) for k, v in measure_rewards(rows).items()}
+    assert summary.measures == {name: round(value, 4) for name, value in measure_rewards(rows).items()}
+    correct = [summary.measures[name] for name in ("mean reward, correct", "prompts whose responses differ in correct")]
+    assert correct == [0.4, 0.6], "two of three responses to the first question, which has three of the five prompts"
     assert response_schema().names == list(response_to_json(rows[0]))
     table = pyarrow.parquet.read_table(tmp_path / "out" / "train.parquet").to_pylist()
     back = [response_from_json(row) for row in table]
@@ -155,6 +157,7 @@ def test_rows_are_read_back_by_pyarrow_and_by_datasets(tmp_path: Path) -> None:
         ("Tarn [1]", ["tarn"], 1.0),
         ("in Tarn", ["Tarn"], 1 / 3),
         ("Quill", ["Tarn"], 0.0),
+        ("< |x| >", ["<|x|>"], 1.0),
         ("Tarn", [], 0.0),
         ("the old yard", ["the yard", "yard"], 0.4),
         ("not in the documents [1]", ["The yard is in the town"], 0.0),

@@ -10,7 +10,6 @@ import pytest
 import torch
 from typer.testing import Result
 
-from data_synth.responses.rewards import REWARDS
 from data_synth.rows import ResponseRow, response_to_json
 from eval.alignment.frontier import align_runs
 from eval.alignment.measure import (
@@ -59,15 +58,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train_once(MsSettings(**values, output=str(folder / "ms")))
     train_once(DpoSettings(**values, output=str(folder / "dpo"), responses=2))
     return folder
-
-
-def test_the_format_reward_depends_on_the_form_that_the_prompt_requests() -> None:
-    """A response that is well formed for a row that requests a few words and a citation is malformed for other rows, and vice versa."""
-    plain = rows()[0]
-    cited = replace(plain, prompt=answer_messages("Who?", [Excerpt("a", "A", "Ada did.", "a", 0, 8)], "cited"))
-    texts = ("Ada [1]", "###Reason: So [1]. ###Answer: Ada")
-    assert [REWARDS["format"](text, cited) for text in texts] == [1.0, 0.0]
-    assert [REWARDS["format"](text, plain) for text in texts] == [0.0, 1.0]
 
 
 def held_out() -> list[ResponseRow]:

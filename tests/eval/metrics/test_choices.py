@@ -1,10 +1,13 @@
 """How answers to multiple-choice questions are read: MIRAGE's patterns one by one, our additional patterns, and replies that name no option."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
 from eval.metrics.answers import find_letter, gold_letter, mirage_letter, read_option
+from graph.documents.questions import Question
+from graph.errors import UserError
 
 OPTIONS = {"A": "Glycogen synthesis", "B": "Glycogen breakdown", "C": "Gluconeogenesis", "D": "Ketogenesis"}
 TEXTS = [
@@ -68,6 +71,13 @@ def test_an_option_is_named_by_its_text_or_its_letter():
 
 
 def test_the_gold_letter_is_that_of_the_option_with_the_gold_answer():
-    assert gold_letter(("Ketogenesis",), OPTIONS) == "D"
-    with pytest.raises(ValueError, match="none of the options"):
-        gold_letter(("Lipolysis",), OPTIONS)
+    question = Question("q", "Which?", ("Ketogenesis",), options=OPTIONS)
+    assert gold_letter(question) == "D"
+    with pytest.raises(UserError, match=r"question 'q': the answers \['Lipolysis'\] are none of the options"):
+        gold_letter(replace(question, answers=("Lipolysis",)))
+
+
+def test_the_gold_answer_may_be_a_letter_unless_an_option_has_this_text():
+    question = Question("q", "Which?", ("C",), options=OPTIONS)
+    assert gold_letter(question) == "C"
+    assert gold_letter(replace(question, options={"A": "B", "B": "C", "C": "A"})) == "B"

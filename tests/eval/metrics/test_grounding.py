@@ -1,11 +1,8 @@
 """Grounding metrics compared with values computed by hand: the formulas, and the variant that uses an encoder."""
 
-import doctest
-
 import numpy as np
 import pytest
 
-from eval.metrics import grounding
 from eval.metrics.grounding import (
     answer_relevance,
     claims_of,
@@ -18,10 +15,6 @@ from eval.metrics.grounding import (
 from tests.fakes import HashEncoder
 
 PASSAGES = ["The Lantern is a ferry. She was built in 1911.", "Tarn is a village."]
-
-
-def test_docstring_examples_give_the_output_shown():
-    assert doctest.testmod(grounding).failed == 0
 
 
 def test_formulas_match_values_computed_by_hand():

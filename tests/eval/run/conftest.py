@@ -38,7 +38,7 @@ def home(tmp_path):
 
 
 def run(home, out="out", model=None, overrides=(), open_encoder=None, open_ledger=None, **changes):
-    """Run CONFIG with `changes`. Returns the report, the specs of the opened models, and the encoder that every spec opens unless `open_encoder` is given.
+    """Run CONFIG with `changes`; return the report, the specs of the opened models, and the encoder that every spec opens unless `open_encoder` is given.
 
     The model of the setting `helper`, the only one opened with a ledger, is wrapped by `open_ledger(model, file)` if that is given.
     """

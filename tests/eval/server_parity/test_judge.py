@@ -3,9 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -23,6 +21,7 @@ from graph.errors import UserError
 from graph.types import Message
 from tests.commands import run
 from tests.eval.conftest import World
+from tests.servers import QuietHandler, http_server
 from tests.train.adapters import random_adapter
 from tests.train.world import preference
 from train.export.divergence import CompletionScores
@@ -123,7 +122,7 @@ def test_an_unreachable_server_is_reported() -> None:
 def server_that_answers(answer: object) -> Iterator[Server]:
     """A server that gives every request the same answer."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             self.send_response(200)
@@ -133,12 +132,8 @@ def server_that_answers(answer: object) -> Iterator[Server]:
 
         do_POST = do_GET
 
-        def log_message(self, *args: object) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-        yield Server(f"http://127.0.0.1:{http.server_port}/v1")
-        http.shutdown()
+    with http_server(Handler) as address:
+        yield Server(f"{address}/v1")
 
 
 @pytest.mark.parametrize("answer", [{"data": [{"name": "tiny"}]}, {"data": ["tiny"]}, {"data": 5}, ["tiny"], []])

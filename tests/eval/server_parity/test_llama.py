@@ -51,7 +51,7 @@ Scale = Callable[[float], str]
 
 
 def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
-    """Serve a GGUF file with an adapter; yields a function that sets the adapter's scale for requests without one and returns the server's URL."""
+    """Serve a GGUF file with an adapter; yield a function that sets the adapter's scale for requests without one and returns the server's URL."""
     with closing(CommandServer(LlamaSpec(base, base.stem, {"adapter": adapter}))) as child:
         child.wait()
         monkeypatch.setenv("OPENAI_API_KEY", child.key)

@@ -42,6 +42,15 @@ def test_an_adapter_that_is_not_loaded_is_reported(own_server: Running, run: Pat
     assert status == 1 and result["faults"][0].startswith(f"{world.base.name}: the adapter is not loaded")
 
 
+def test_a_check_that_could_compare_nothing_fails(run: Path) -> None:
+    def reply(body: dict[str, Any], number: int) -> tuple[int, str]:
+        return 200, json.dumps({"choices": [{"message": {"content": "Saltmere"}}]})
+
+    with chat_server(reply, window=4096) as server:
+        status, result = check_server(f"openai:tiny@{server.url}", run, conversations=2)
+    assert (status, result["faults"], result["measured"]) == (1, [], [])
+
+
 def test_if_a_server_refuses_to_return_tokens_the_lengths_of_its_prompts_are_checked(run: Path) -> None:
     def reply(body: dict[str, Any], number: int) -> str | tuple[int, str]:
         refused = (400, json.dumps({"error": {"message": "return_tokens_as_token_ids: leave it out"}}))

@@ -21,6 +21,7 @@ PAPER = {
             "question_id": "a",
             "question": "What?",
             "answers": [
+                {"answer": {"unanswerable": False, "extractive_spans": [], "yes_no": None, "free_form_answer": ""}},
                 {
                     "answer": {
                         "unanswerable": False,
@@ -186,6 +187,13 @@ def test_rows_in_the_format_of_the_hub_are_read_like_published_rows():
     assert TASKS["quality"].hub.read(quality).questions[0].answers == ("b",)
     pubmed = {"pubid": 1, "question": "Is it?", "context": {"contexts": ["One.", "Two."]}, "long_answer": "So."}
     assert TASKS["pubmedqa"].hub.read(pubmed | {"final_decision": "maybe"}) == TASKS["pubmedqa"].read(ROWS["pubmedqa"])
+
+
+def test_the_split_of_a_row_may_be_called_val():
+    item = TASKS["pubmedqa"].read(
+        {"id": "1", "question": "?", "context": ["One."], "label": "yes", "reasoning": "So.", "split": "val"}
+    )
+    assert item.questions[0].split == "dev"
 
 
 def test_the_file_of_the_quality_task_is_found_under_its_published_name(tmp_path):

@@ -61,6 +61,13 @@ def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
     assert list(found) == ["full.txt"] and notes == ["empty.txt: empty, skipped"]
 
 
+def test_half_a_character_in_a_row_is_replaced(tmp_path: Path) -> None:
+    row = r'{"id": "a", "title": "\ud83d", "text": "Salt \udca7", "metadata": {"by": ["Ida \ud83d"]}}'
+    (tmp_path / "a.jsonl").write_text(row)
+    (found,) = read_documents(tmp_path / "a.jsonl", print)
+    assert (found.title, found.text, found.metadata) == ("\ufffd", "Salt \ufffd", {"by": ["Ida \ufffd"]})
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -69,6 +76,7 @@ def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
         ("a.jsonl", b'{"id": "1", "text": "x"}\n\n{"id": \n', "a.jsonl line 3: not valid JSON"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON array"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "1", "text": "y"}\n', "line 2: id '1' is also the id of"),
+        ("a.jsonl", b'{"id": "1\\ud83d", "text": "x"}\n', "line 1: id '1\\ud83d' contains half a character"),
         ("a.jsonl", b'{"id": "1", "text": "\xff"}\n', "a.jsonl line 1: byte 0xff"),
         ("a.jsonl", b'{"id": "1", "text": "x", "title": 0}\n', "a.jsonl line 1: 'title' is 0"),
         ("a.jsonl", b'{"id": "1", "text": "x", "metadata": []}\n', "a.jsonl line 1: 'metadata' is []"),

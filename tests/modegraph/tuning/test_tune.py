@@ -397,12 +397,17 @@ def test_with_serve_the_recommended_model_is_served_at_the_end(
     learner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tune --serve` replaces its process with the server; here, the server is started as a child process instead, with the real encoder."""
-    started: list[tuple[str, list[str]]] = []
+    started: list[tuple[str, list[str], bytes]] = []
+
+    def start(program: str, words: list[str]) -> None:
+        started.append((program, words, sys.stdout.buffer.getvalue()))  # type: ignore[attr-defined]
+
     monkeypatch.setattr("graph.models.encoder.open_encoder", open_encoder)
-    monkeypatch.setattr(os, "execv", lambda program, words: started.append((program, words)))
-    done = run(*short_tune(learner, tmp_path), "--serve")
+    monkeypatch.setattr(os, "execv", start)
+    done = run(*short_tune(learner, tmp_path), "--json", "--serve")
     assert done.exit_code == 0 and (tmp_path / "out/recommended.json").is_file(), done.output
-    [(program, words)] = started
+    [(program, words, printed)] = started
+    assert printed.decode() == done.stdout, "the result should be printed before the server starts"
     process = subprocess.Popen(words, executable=program)
     try:
         until(lambda: answers("http://127.0.0.1:8080/health"), 240, process)
@@ -465,6 +470,7 @@ def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("too few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected at least 0\.0\d+ hours"),
+    ("unlimited hours", {"hours": float("inf")}, "hours = inf. Expected a finite number"),
     ("no such model", {"model": "no-such-model"}, "no-such-model"),
     ("no such encoder", {"encoder": "no-such-encoder"}, "no-such-encoder"),
     ("an engine that cannot train", {"model": "openai:m@http://h"}, "cannot be trained"),

@@ -17,6 +17,7 @@ from serve.conversation.turn_rules import intent
         "Got it.",
         "Danke!",
         "ありがとう",
+        "धन्यवाद!",
         "hi",
         "yes, I see",
     ],
@@ -30,6 +31,7 @@ def test_a_remark_is_recognised(text: str) -> None:
     [
         "Shorter, please", "shorter", "Translate that into French", "And in German?", "as a list", "List it", "in simple words", "Tell me more",
         "Explain it in simple words", "Can you make that shorter?", "Say that again", "Summarise that in one sentence", "Are you sure?", "What do you mean?",
+        "TL;DR", "tldr, please",
     ],
 )  # fmt: skip
 def test_a_request_about_the_last_answer_is_recognised(text: str) -> None:

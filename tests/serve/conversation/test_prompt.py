@@ -1,4 +1,4 @@
-"""Which parts of a prompt are sent to a model: the latest turns and the best passages, never more than its window holds."""
+"""Which parts of a prompt are sent to a model: the latest turns and the best passages, never more than fits the model's window."""
 
 from dataclasses import replace
 

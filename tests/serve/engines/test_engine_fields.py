@@ -41,6 +41,7 @@ UNSAFE_CHAT_FIELDS = {
     "parameters referenced by URL": {"tools": [{"type": "function", "function": {"parameters": {"$dynamicRef": URL}}}]},
     "an unknown field": {"fetch": URL},
     "deep nesting": {"response_format": json.loads('{"a":' * 500 + "1" + "}" * 500)},
+    "deep nesting in a schema given as a string": {"structured_outputs": {"json": '{"a":' * 200 + "1" + "}" * 200}},
     "deep nesting in a message": {
         "messages": [{**ASK["messages"][0], "tool_calls": json.loads("[" * 900 + "]" * 900)}]
     },

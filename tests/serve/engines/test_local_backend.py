@@ -1,13 +1,19 @@
 """The server with a transformers model in its own process: whole, streamed, stopped and sampled replies; adapters by name."""
 
+import asyncio
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from transformers import AutoTokenizer
 
+from serve.engines.hf_open import open_hf
+from serve.engines.local import LocalModel
+from serve.engines.local_backend import LocalBackend
 from tests.serve.http.running import Running, serving
+from tests.tiny_models import TEMPLATE
 
 ASK = {"model": "model", "messages": [{"role": "user", "content": "Who built the Lantern?"}], "retrieval": {"k": 1}}
 
@@ -57,13 +63,42 @@ def test_a_stop_string_ends_the_reply_before_it(running: Running) -> None:
     seed, text = long_text(running)
     middle = text[len(text) // 2]
     cut, reason = reply_of(running, temperature=1.0, seed=seed, stop=middle)
-    assert cut == text[: text.index(middle)].rstrip() and reason == "stop"
+    assert cut == text[: text.index(middle)] and reason == "stop"
     request = {**ASK, "retrieval": {"enabled": False}, "temperature": 1.0, "seed": seed}
     whole, stopped = (
         running.post("/v1/chat/completions", json=request | more).json()["usage"]["completion_tokens"]
         for more in ({}, {"stop": middle})
     )
     assert stopped < whole, "the generation should end at the stop string"
+
+
+def test_a_stop_string_is_not_sought_in_the_opening_of_the_reply(
+    shared_isles: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    """The prompt ends with "<think>", so the reply begins with it."""
+    folder = shutil.copytree(tiny_llama, tmp_path / "model")
+    (folder / "chat_template.jinja").write_text(TEMPLATE.replace("assistant\n", "assistant\n<think>\n"))
+    with serving(shared_isles, f"hf:{folder}", max_answer_tokens=12) as running:
+        text, reason = reply_of(running, temperature=0)
+        generated = text.removeprefix("<think>\n")
+        assert text != generated != ""
+        assert reply_of(running, temperature=0, stop=["think", ">\n"]) == (text, reason)
+        assert reply_of(running, temperature=0, stop=generated[0]) == ("<think>\n", "stop")
+
+
+def test_generations_that_wait_for_the_model_delay_no_other_work(tiny_llama: Path) -> None:
+    model = open_hf(str(tiny_llama))
+    backend = LocalBackend({"model": model})
+    body = {"model": "model", "messages": ASK["messages"], "max_tokens": 1}
+
+    async def work_beside_generations() -> None:
+        with model._lock:
+            replies = [asyncio.ensure_future(backend.complete(body)) for _ in range(40)]
+            await asyncio.sleep(0)
+            await asyncio.wait_for(asyncio.to_thread(int), 10)
+        assert len(await asyncio.gather(*replies)) == 40
+
+    asyncio.run(work_beside_generations())
 
 
 def test_an_adapter_is_selected_by_name_and_a_reply_has_n_choices(running: Running) -> None:
@@ -164,7 +199,7 @@ def test_the_text_parts_of_a_message_are_joined(running: Running) -> None:
 
 
 def test_a_prompt_that_is_too_long_is_refused(running: Running) -> None:
-    body = {**ASK, "messages": [{"role": "user", "content": "word " * 300}]}
+    body = {**ASK, "messages": [{"role": "user", "content": "Who built the Lantern? " * 60}]}
     for stream in (False, True):
         response = running.post("/v1/chat/completions", json={**body, "stream": stream})
         assert (response.status_code, response.json()["error"]["code"]) == (400, "prompt_too_long")
@@ -177,14 +212,26 @@ def test_a_responses_request_without_file_search_is_refused(running: Running) ->
     assert running.post("/v1/responses", json={"model": "model", "input": "a"}).status_code == 404
 
 
-def test_a_client_that_disconnects_ends_the_generation(running: Running) -> None:
+def test_a_client_that_disconnects_ends_the_generation(
+    running: Running, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bias on one letter keeps the reply from ending before its token limit."""
+    letter = AutoTokenizer.from_pretrained(tiny_llama)("q")["input_ids"][0]
+    text_of, steps = LocalModel.text_of, []
+
+    def slow_text_of(model: LocalModel, ids: Sequence[int]) -> str:
+        steps.append(len(ids))
+        time.sleep(0.01)
+        return text_of(model, ids)
+
+    monkeypatch.setattr(LocalModel, "text_of", slow_text_of)
     with running.client().chat.completions.create(  # type: ignore[call-overload]
         **{k: v for k, v in ASK.items() if k != "retrieval"},
         stream=True,
         max_tokens=400,
+        logit_bias={str(letter): 100},
         extra_body={"retrieval": {"enabled": False}},
     ) as stream:
         next(iter(stream))
-    started = time.perf_counter()
-    reply_of(running, temperature=0)
-    assert time.perf_counter() - started < 2
+    reply_of(running, temperature=0)  # begins when the generation has ended
+    assert max(steps) < 400

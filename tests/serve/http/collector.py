@@ -1,14 +1,14 @@
 """A span collector on a free port of this machine: it receives OTLP over HTTP, stores the bytes and parses the spans in them."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.servers import QuietHandler, http_server
 
 
 @dataclass
@@ -46,7 +46,7 @@ def attributes_of(span: Span) -> dict[str, Any]:
 def run_collector(status: int = 200) -> Iterator[Collector]:
     """A collector that answers every request with `status`, until the `with` block ends."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             collector.paths.append(self.path)
             collector.bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
@@ -54,16 +54,6 @@ def run_collector(status: int = 200) -> Iterator[Collector]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *arguments: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    collector = Collector(f"http://127.0.0.1:{server.server_port}")
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    try:
+    with http_server(Handler) as address:
+        collector = Collector(address)
         yield collector
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

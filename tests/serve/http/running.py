@@ -1,6 +1,7 @@
 """Runs the server with uvicorn, in a thread, on a free port."""
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -23,6 +24,8 @@ from serve.server.services import Services
 from tests.fakes import HashEncoder
 
 ENCODER = HashEncoder()
+MCP_HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+"""The headers that a client sends to /mcp."""
 
 
 class ShortPauses:
@@ -71,6 +74,11 @@ class Running:
             if name == line:
                 return float(value)
         return 0.0
+
+
+def events_of(response: httpx2.Response) -> list[dict[str, Any]]:
+    """The events of a stream, without its end marker."""
+    return [json.loads(line[6:]) for line in response.text.split("\n") if line.startswith("data: {")]
 
 
 def bound_socket() -> socket.socket:

@@ -3,7 +3,6 @@
 The model here is the worst possible: it repeats the hostile passages of its prompt word for word.
 """
 
-import json
 import os
 import re
 from collections import Counter
@@ -21,7 +20,7 @@ from tests.fakes import ChatServer, HashEncoder, chat_server
 from tests.graph.answer.test_citations import ANY_CITATION
 from tests.places import ROOT
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.running import Running, serving
+from tests.serve.http.running import Running, events_of, serving
 from tests.serve.injection import CONTROL_TOKENS, Case, cases
 
 K = 5
@@ -50,7 +49,7 @@ def hostile_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer with the special tokens of all chat templates in use, and ChatML as its template."""
+    """A byte-level tokenizer with CONTROL_TOKENS as its special tokens, and ChatML as its template."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -75,8 +74,7 @@ def shown_by(client: httpx2.Client, case: Case, mode: str, stream: bool) -> tupl
     if not stream:
         message = response.json()["choices"][0]["message"]
         return f"{message['reasoning_content']}\n{message['content']}", message
-    chunks = [json.loads(event[6:]) for event in response.text.strip().split("\n\n")[:-1]]
-    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    deltas = [event["choices"][0]["delta"] for event in events_of(response) if event["choices"]]
     fields = ("reasoning_content", "content")
     return "\n".join("".join(delta.get(name) or "" for delta in deltas) for name in fields), deltas[-1]
 

@@ -2,7 +2,9 @@
 
 import json
 import logging
+import os
 import stat
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,7 +23,7 @@ from serve.http.settings import ServerSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.running import Running, serving
+from tests.serve.http.running import MCP_HEADERS, Running, serving
 
 QUESTION = "Who built the Lantern?"
 CHAT_REQUEST = {"model": "tiny", "messages": [{"role": "user", "content": QUESTION}]}
@@ -153,11 +155,10 @@ def test_each_scope_gives_access_only_to_its_routes(guarded_server: GuardedServe
         assert guarded_server.status(key, "/docs") == guarded_server.status(key, "/openapi.json") == 200
     refusal = guarded_server.get(reader, "/metrics").json()["error"]
     assert (refusal["code"], refusal["type"]) == ("not_allowed", "permission_error")
-    accepts = {"Accept": "application/json, text/event-stream"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    assert guarded_server.running.post("/mcp", json=body, headers=bearer(writer) | accepts).status_code == 403
+    assert guarded_server.running.post("/mcp", json=body, headers=bearer(writer) | MCP_HEADERS).status_code == 403
     call = {**body, "method": "tools/call", "params": {"name": "add_document", "arguments": NEW_DOCUMENT}}
-    response = guarded_server.running.post("/mcp", json=call, headers=bearer(reader) | accepts).json()
+    response = guarded_server.running.post("/mcp", json=call, headers=bearer(reader) | MCP_HEADERS).json()
     assert "no tool 'add_document'" in response["result"]["content"][0]["text"]
 
 
@@ -187,6 +188,28 @@ def test_with_a_damaged_key_file_only_the_operator_has_access(
     assert [each.message.count("no keys are loaded") for each in caplog.records] == [1, 1]
     guarded_server.file.write_text(before)
     assert guarded_server.status(key, "/v1/models") == 200
+
+
+def test_a_key_file_that_is_repaired_without_a_new_modification_time_is_read_again(tmp_path: Path) -> None:
+    """As `chmod`, or restoring a copy with `cp -p`, repairs it."""
+    file = tmp_path / "keys.json"
+    key = new_key(file)
+    ring, whole = KeyRing(file), file.read_text()
+    file.write_text("x" * len(whole) + "\n")
+    assert ring.find(key) is None
+    damaged = file.stat()
+    time.sleep(0.02)  # the clock of file systems may advance only every 10 ms
+    file.write_text(f"{whole}\n")
+    os.utime(file, ns=(damaged.st_atime_ns, damaged.st_mtime_ns))
+    assert ring.find(key) is not None
+
+
+def test_a_key_file_that_cannot_be_opened_is_reported_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r": a folder\. Expected a file of keys"):
+        read_keys(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UserError, match=r"loop: cannot be read \(.*symbolic links\)\. Expected a file of keys"):
+        read_keys(tmp_path / "loop")
 
 
 def test_a_key_is_invalid_after_its_expiry_time(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Three keys, two collections, two labels: no route shows the holder of a key anything from a document that the key does not allow.
 
 Every document contains the word of its group (SEA, HILL or MOOR): the tests search everything that a key receives, and everything
-that the model receives on its behalf, for the words of the other groups. An operator searches first, so that all caches are filled.
+that the model receives on its behalf, for the words of the other groups. An operator searches first, so that the cache of evidence is filled.
 """
 
 import json

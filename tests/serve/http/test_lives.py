@@ -25,7 +25,7 @@ from serve.engines.openai_backend import OpenAIBackend
 from serve.http.errors import ApiError
 from tests.fakes import HashEncoder, chat_server
 from tests.places import ROOT
-from tests.processes import until
+from tests.processes import answers, until
 from tests.serve.conftest import Stack
 from tests.serve.http.running import bound_socket, serving
 
@@ -38,7 +38,7 @@ LONG = " ".join(f"word{number}" for number in range(200))
 
 
 def test_without_the_engine_chat_requests_are_refused_immediately_and_search_works(shared_isles: Path) -> None:
-    with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
+    with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", feedback=True) as running:
         for body in (
             ASK,
             {**ASK, "stream": True},
@@ -50,7 +50,10 @@ def test_without_the_engine_chat_requests_are_refused_immediately_and_search_wor
             assert response.status_code == 503 and response.headers["retry-after"] and time.perf_counter() - started < 2
             assert response.json()["error"]["code"] == "model_unavailable"
         assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
-        assert running.get("/health").status_code == 200 and running.get("/ready").status_code == 503
+        assert running.get("/health").status_code == 200
+        ready = running.get("/ready")
+        assert ready.status_code == 503 and ready.json()["error"]["code"] == "model_unavailable"
+        assert ready.json()["feedback"] and not ready.json()["writable"] and "status" not in ready.json()
         assert running.metric('modegraph_errors_total{kind="model_unavailable"}') == 5
 
 
@@ -68,6 +71,16 @@ def test_a_failure_of_the_engine_is_reported_and_ends_a_stream_with_an_error(sta
         and json.loads(events[1][6:])["error"]["code"] == "model_unavailable"
         and events[-1] == "data: [DONE]"
     )
+
+
+def test_a_stream_may_contain_line_separators_within_a_line_and_null_errors(stack: Stack) -> None:
+    choice = {"index": 0, "delta": {"content": "a\u2028b\u2029c\x85d"}, "finish_reason": "stop"}
+    chunk = json.dumps({"choices": [choice], "error": None}, ensure_ascii=False)
+    for end in ("\n", "\r", "\r\n"):
+        running, _ = stack(lambda body, number, end=end: (200, f"data: {chunk}{end * 2}data: [DONE]{end * 2}"))  # type: ignore[misc]
+        request = {**ASK, "stream": True, "retrieval": {"enabled": False}}
+        events = running.post("/v1/chat/completions", json=request).text.strip().split("\n\n")
+        assert json.loads(events[0][6:])["choices"] == [choice] and events[-1] == "data: [DONE]", events
 
 
 def completion(**changes: object) -> str:
@@ -230,11 +243,10 @@ def test_when_a_client_disconnects_its_request_to_the_engine_ends(stack: Stack, 
                 next(answer.iter_bytes())
                 raise httpx2.ReadTimeout("the client stops reading")
         client.post(f"{running.url}/v1/chat/completions", json=ASK)
-    if stream:
-        until(lambda: upstream.cut_off == 1)
     until(lambda: running.metric("modegraph_requests_running") == 0)
     assert running.post("/v1/retrieve", json={"query": "Lantern"}).status_code == 200
     released.set()
+    until(lambda: upstream.cut_off == 1)
 
 
 def test_a_waiting_request_is_dropped_when_its_client_disconnects(stack: Stack) -> None:
@@ -331,13 +343,13 @@ def streaming_while_the_server_stops(
         process = subprocess.Popen([sys.executable, "-c", SERVER_SCRIPT, *arguments], cwd=ROOT)
         try:
             url = f"http://127.0.0.1:{port}"
-            until(lambda: _answers(url), 60)
+            until(lambda: answers(f"{url}/health"), 60)
             body = {**ASK, "stream": True}
             with httpx2.stream("POST", f"{url}/v1/chat/completions", json=body, timeout=30) as answer:
                 pieces = answer.iter_text()
                 first = next(pieces)
                 os.kill(process.pid, signal.SIGTERM)
-                until(lambda: not _answers(url))
+                until(lambda: not answers(f"{url}/health"))
                 rest = "".join(pieces)
             yield first + rest, process
         finally:
@@ -357,10 +369,3 @@ def test_a_stream_that_a_stopping_server_cuts_off_ends_with_an_error(shared_isle
         assert "word0" in events[0] and events[-1] == "data: [DONE]"
         assert json.loads(events[-2][6:])["error"]["code"] == "stopping"
         assert process.wait(20) in (0, -signal.SIGTERM)
-
-
-def _answers(url: str) -> bool:
-    try:
-        return httpx2.get(f"{url}/health").status_code == 200
-    except httpx2.HTTPError:
-        return False

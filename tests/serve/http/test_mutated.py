@@ -19,7 +19,7 @@ from graph.build.build import build_index
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.conftest import SETTINGS
-from tests.serve.http.running import Running, serving
+from tests.serve.http.running import MCP_HEADERS, Running, serving
 
 CASES = 5_000 if os.environ.get("MODEGRAPH_ALL_CASES") else 240
 QUESTION = "Who built the Lantern?"
@@ -146,12 +146,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def headers_for(path: str) -> dict[str, str]:
     """The headers that a client of the route sends."""
-    mcp_headers = (
-        {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
-        if path == "/mcp"
-        else {}
-    )
-    return {"Content-Type": "application/json", **mcp_headers}
+    return {"Content-Type": "application/json", **(MCP_HEADERS if path == "/mcp" else {})}
 
 
 @pytest.mark.parametrize(("path", "body"), BODIES)

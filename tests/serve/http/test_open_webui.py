@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import chat_server
 from tests.places import ROOT
 from tests.serve.conftest import Stack
 
@@ -75,3 +76,15 @@ def test_models_are_listed_and_a_wrong_key_raises_the_message_of_the_server(
     assert run(pipe_module, running.url, "k")[0] == "1911 [1]"
     with pytest.raises(RuntimeError, match="requires a key"):
         run(pipe_module, running.url, "other")
+
+
+def test_a_server_without_a_visible_collection_and_an_answer_that_is_not_json_raise_a_message(
+    pipe_module: ModuleType,
+) -> None:
+    with chat_server(lambda body, number: "") as empty, pytest.raises(RuntimeError, match="shows no collection"):
+        run(pipe_module, empty.url.removesuffix("/v1"))
+    with (
+        chat_server(lambda body, number: (502, "<html>Bad Gateway</html>"), window=9) as proxy,
+        pytest.raises(RuntimeError, match="responses answers with status 502"),
+    ):
+        run(pipe_module, proxy.url.removesuffix("/v1"))

@@ -18,6 +18,7 @@ import pytest
 
 from serve.server import collections
 from tests.places import ROOT
+from tests.serve.http.running import MCP_HEADERS
 from tests.serve.http.shared_server import Holder, SharedServer, hidden_collection, requests_to_refuse, serving_shared
 
 OURS = tuple(f"{ROOT / folder}/" for folder in ("serve", "graph"))
@@ -98,10 +99,9 @@ def test_refusing_a_hidden_target_takes_the_same_calls_as_refusing_an_absent_one
 def mcp_request(shared: SharedServer, holder: Holder, method: str, **parameters: Any) -> Callable[[], httpx2.Response]:
     """An MCP request that must be refused."""
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
-    accepted = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 
     def ask() -> httpx2.Response:
-        response = shared.running.post("/mcp", json=body, headers={**holder.headers, **accepted})
+        response = shared.running.post("/mcp", json=body, headers={**holder.headers, **MCP_HEADERS})
         answer = response.json()
         assert "error" in answer or answer["result"]["isError"], answer
         return response

@@ -174,10 +174,6 @@ def test_the_tested_operations_are_all_routes_of_the_server(running: Running) ->
 def test_every_route_is_described(running: Running) -> None:
     description = running.get("/openapi.json").json()
     paths = description["paths"]
-    assert {"/v1/chat/completions", "/v1/retrieve", "/v1/models", "/v1/documents", "/v1/documents/{source}"} <= set(
-        paths
-    )
-    assert {"/health", "/ready", "/metrics", "/v1/graph/neighbourhood", "/v1/responses"} <= set(paths)
     assert all(each.get("description") for path in paths.values() for each in path.values())
     assert all(
         "4XX" in each["responses"] and "422" not in each["responses"]

@@ -10,17 +10,15 @@ from typing import Any
 import pytest
 
 from graph.build.build import build_index
-from graph.config import parse_settings
-from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--enable-unsafe-swiftshader"]
 KEY = "sk-page-test"
-SETTINGS = parse_settings(IndexSettings, {"min_similarity": 0.1}, "test")
 HOSTILE_TITLE = "<img src=x onerror=alert(1)>"
 HOSTILE = Document(
     "hostile/<b>.txt",
@@ -48,6 +46,35 @@ class PageSession:
         self.page.fill("#question", question)
         self.page.press("#question", "Enter")
         self.page.wait_for_selector(".cost")
+
+
+class HeldRequests:
+    """The requests of a page that match a pattern, held back until the test answers them, in the order that it chooses."""
+
+    def __init__(self, page: Any, pattern: str) -> None:
+        self._page, self._pattern = page, pattern
+        self._routes: list[Any] = []
+        page.route(pattern, lambda route: self._routes.append(route))
+
+    def answer(self, place: int, **response: Any) -> None:
+        """Answer a request, by its place in the order of sending, as the server does or with `response`; wait until the page has read the answer."""
+        self.wait_for(place + 1)
+        route = self._routes[place]
+        with self._page.expect_event("requestfinished", lambda request: request == route.request):
+            route.fulfill(**response) if response else route.continue_()
+        self._page.wait_for_timeout(100)
+
+    def wait_for(self, count: int) -> None:
+        """Wait until the page has sent so many requests."""
+        for _ in range(1000):
+            if len(self._routes) >= count:
+                return
+            self._page.wait_for_timeout(10)
+        raise AssertionError(f"the page should send {count} requests for {self._pattern}, not {len(self._routes)}")
+
+    def end(self) -> None:
+        """Hold back no further requests; those not answered yet are answered."""
+        self._page.unroute(self._pattern)
 
 
 def reader_text(page: Any) -> str:
@@ -112,16 +139,16 @@ def server(isles_and_hostile: Path) -> Iterator[Running]:
 
 @pytest.fixture
 def slow_server(isles_and_hostile: Path) -> Iterator[Running]:
-    """A server whose model writes REPLY slowly enough for a test to observe the stream."""
-    with serve_replies(isles_and_hostile, seconds_per_word=0.05) as running:
+    """A server whose model writes REPLY slowly enough for a test to observe the stream; later answers take ten seconds."""
+    with serve_replies(isles_and_hostile, seconds_per_word=0.05, later=REPLY + " and more" * 100) as running:
         yield running
 
 
 @contextmanager
-def serve_replies(index: Path, seconds_per_word: float) -> Iterator[Running]:
-    """Serve an index with a model that writes REPLY, one word every `seconds_per_word` seconds."""
+def serve_replies(index: Path, seconds_per_word: float, later: str = REPLY) -> Iterator[Running]:
+    """Serve an index with a model that writes REPLY, then `later`, one word every `seconds_per_word` seconds."""
     with (
-        chat_server(lambda body, number: REPLY, seconds_per_word) as upstream,
+        chat_server(lambda body, number: REPLY if number == 1 else later, seconds_per_word) as upstream,
         serving(index, f"openai:tiny@{upstream.url}", ("sft",)) as running,
     ):
         yield running

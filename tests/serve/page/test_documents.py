@@ -12,7 +12,7 @@ from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, REPLY, Visits, reader_text
+from tests.serve.page.conftest import HOSTILE, REPLY, HeldRequests, Visits, reader_text
 
 LIBRARY = [
     *ISLES,
@@ -69,7 +69,10 @@ def test_each_document_is_listed_with_its_details(library: Running, visit: Visit
 
 
 def test_the_list_is_sorted_as_requested(library: Running, visit: Visits) -> None:
-    page = open_documents(library, visit)
+    session = visit(library)
+    page = session.page
+    page.click("nav >> text=Documents")
+    page.wait_for_selector(".documents > li")
     by_title = sorted((each.title for each in LIBRARY), key=str.casefold)
     assert titles(page) == by_title
 
@@ -88,9 +91,30 @@ def test_the_list_is_sorted_as_requested(library: Running, visit: Visits) -> Non
     by_size = sorted(LIBRARY, key=lambda each: (-len(each.text.strip()), each.source))
     assert sort("size", "Size, longest first") == [each.title for each in by_size]
 
+    sorts = HeldRequests(page, "**/v1/documents?*")
+    page.click("#sort-size")
+    page.click("#sort-title")
+    sorts.answer(1)
+    sorts.answer(0)
+    assert titles(page) == by_title and page.get_attribute("#sort-title", "aria-pressed") == "true"
+    sorts.end()
+    page.route("**/v1/documents?*", lambda route: route.abort())
+    page.click("#sort-date")
+    page.wait_for_selector("#view-documents .problem >> text=The server cannot be reached.")
+    assert [each for each in session.problems if "ERR_FAILED" not in each] == []
+    session.problems.clear()  # Chromium logs the expected failure.
+
 
 def test_a_document_is_deleted_after_confirmation(library: Running, visit: Visits) -> None:
-    page = open_documents(library, visit)
+    session = visit(library)
+    page = session.page
+    page.click("nav >> text=Browse")
+    page.click("[data-shelf=entities]")
+    page.fill("#entities-field", "bell")
+    page.evaluate("location.hash = '#browse/document/b.md'")
+    page.wait_for_selector("#node h2 >> text=Bell law")
+    page.click("nav >> text=Documents")
+    page.wait_for_selector(".documents > li")
     page.click("[aria-label='Delete Bell law']")
     assert "removed from the index for everyone, with its 1 passage." in page.inner_text("#delete")
     page.click("#delete >> text=Cancel")
@@ -103,6 +127,10 @@ def test_a_document_is_deleted_after_confirmation(library: Running, visit: Visit
     assert library.get("/v1/documents/b.md").status_code == 404 and "Bell law" not in titles(page)
     assert page.evaluate("document.activeElement.ariaLabel") == f"Delete {next_title}"
     page.wait_for_function("() => document.querySelector('#status').textContent.startsWith('8 documents')")
+    page.click("nav >> text=Browse")
+    page.wait_for_selector("#node >> text=Choose an item")
+    assert page.input_value("#entities-field") == "bell"
+    session.problems.clear()  # Chromium logs the two expected 404s.
 
 
 def test_a_refused_deletion_shows_the_reason(library: Running, visit: Visits) -> None:
@@ -114,6 +142,12 @@ def test_a_refused_deletion_shows_the_reason(library: Running, visit: Visits) ->
     page.click("[aria-label='Delete Tarn']")
     page.click("#delete .primary")
     page.wait_for_selector("#delete [role=alert] >> text=The index has no document 'tarn'")
+    deletions = HeldRequests(page, "**/v1/documents/tarn")
+    page.click("#delete .primary")
+    page.click("#delete >> text=Cancel")
+    page.wait_for_selector("#delete", state="detached")
+    deletions.answer(0)
+    page.wait_for_selector("#delete [role=alert] >> text=The index has no document 'tarn'")
     session.problems.clear()  # Chromium logs the refusal.
 
 
@@ -121,11 +155,46 @@ def test_a_long_list_of_documents_is_shown_page_by_page(tmp_path: Path, visit: V
     many = [Document(f"gull-{n:02}.md", "", f"Gull number {n} nests on the rock.") for n in range(60)]
     build_index(tmp_path / "index", many, IndexSettings(), lambda spec: HashEncoder())
     with serving(tmp_path / "index", None) as running:
-        page = open_documents(running, visit)
+        session = visit(running)
+        page = session.page
+        page.click("nav >> text=Documents")
+        page.wait_for_selector(".documents > li")
         assert len(titles(page)) == 50 and page.query_selector(".document-actions button, .library-head button") is None
-        page.click("text=More (10)")
-        page.wait_for_function("() => document.querySelectorAll('.documents > li').length === 60")
-        assert titles(page)[-1] == "gull-59.md" and not page.is_visible(".more")
+        check_second_page(page, "#view-documents", ".documents > li")
+        assert titles(page)[-1] == "gull-59.md"
+
+        page.route("**/v1/graph/summaries*", lambda route: route.abort())
+        page.click("nav >> text=Browse")
+        page.wait_for_selector("#shelf details .problem")
+        page.unroute("**/v1/graph/summaries*")
+        summaries = HeldRequests(page, "**/v1/graph/summaries*")
+        for _ in range(4):
+            page.click("#shelf summary")
+        summaries.answer(0)
+        summaries.end()
+        page.wait_for_selector("#shelf details li")
+        page.wait_for_timeout(200)
+        listed = running.get("/v1/graph/layers").json()[0]["summaries"]
+        assert page.locator("#shelf details li").count() == listed > 1
+        page.click("[data-shelf=documents]")
+        page.wait_for_selector("#shelf li")
+        check_second_page(page, "#shelf", "#shelf li")
+        assert all("ERR_FAILED" in each for each in session.problems), session.problems
+        session.problems.clear()  # Chromium logs the expected failures.
+
+
+def check_second_page(page: Any, holder: str, rows: str) -> None:
+    """Check that the button below a list of 50 of 60 rows shows why it fails, and then appends the other 10 once and focuses the first of them."""
+    page.route("**/v1/documents?*", lambda route: route.abort())
+    page.click(f"{holder} >> text=More (10)")
+    page.wait_for_selector(f"{holder} .problem >> text=The server cannot be reached.")
+    page.unroute("**/v1/documents?*")
+    page.dblclick(f"{holder} >> text=More (10)")
+    page.wait_for_selector(f"{holder} .more", state="detached")
+    page.wait_for_timeout(200)
+    assert page.locator(rows).count() == 60 and not page.is_visible(f"{holder} .problem")
+    place = f"[...document.querySelectorAll('{rows}')].findIndex((each) => each.contains(document.activeElement))"
+    assert page.evaluate(place) == 50
 
 
 def test_the_list_can_be_used_by_keyboard(library: Running, visit: Visits) -> None:

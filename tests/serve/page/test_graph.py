@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.corpora import ISLES
 from tests.serve.http.running import Running
-from tests.serve.page.conftest import Visits
+from tests.serve.page.conftest import HeldRequests, Visits
 from tests.serve.page.test_keyboard import Keys
 
 CAMERA_PAUSE = "() => new Promise((done) => setTimeout(() => requestAnimationFrame(done), 400))"
@@ -21,6 +21,16 @@ def test_the_graph_can_be_zoomed_and_a_click_on_a_node_opens_its_document(
 ) -> None:
     session = visit(feedback_server, viewport={"width": 1280, "height": 800})
     page = session.page
+    page.wait_for_selector("#columns select")
+    loads = HeldRequests(page, "**/v1/graph/overview*")
+    for number in (1, 2):
+        page.click("nav >> text=Graph")
+        loads.wait_for(number)
+        page.click("nav >> text=Ask")
+        page.wait_for_selector("#view-ask:not([hidden])")
+    loads.answer(0)
+    assert page.text_content("#view-graph") == "Loading…", "only the latest of two loads should be drawn"
+    loads.answer(1)
     page.click("nav >> text=Graph")
     page.wait_for_selector("#graph-node li")
     whole = feedback_server.get("/v1/graph/overview?limit=300").json()
@@ -66,5 +76,6 @@ def test_an_entity_is_found_by_keyboard_and_lists_its_documents(feedback_server:
     page.wait_for_selector("#reader[open]")
     page.keyboard.press("Escape")
     keys.press("Back")
+    assert page.evaluate("document.activeElement.id") == "graph-node"
     assert page.input_value("#graph-field") == "" and page.locator("#graph-node li").count() > len(titles)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390 and keys.invisible_focus == []

@@ -12,8 +12,9 @@ from tests.serve.page.conftest import Visits
 MAX_TABS = 150
 FOCUSED_ELEMENT = """(() => {
   const at = document.activeElement;
+  if (at === document.body) return ["", true];
   const style = getComputedStyle(at);
-  const visible = at === document.body || style.outlineStyle !== "none" || style.boxShadow !== "none";
+  const visible = style.outlineStyle !== "none" || style.boxShadow !== "none";
   return [at.ariaLabel || at.id || at.textContent.trim().slice(0, 60), visible];
 })()"""
 
@@ -68,6 +69,7 @@ def keys(feedback_server: Running, visit: Visits) -> Iterator[Keys]:
 def test_asking_reading_voting_and_returning_work_by_keyboard(keys: Keys) -> None:
     page = keys.page
     keys.press("Skip to the question")
+    assert keys.focused() == "question"
     keys.ask()
 
     keys.press("Citation 1")
@@ -110,7 +112,7 @@ def test_two_models_can_be_compared_by_keyboard(keys: Keys) -> None:
     assert selects.nth(1).input_value() == "sft"
     keys.ask()
     page.wait_for_function("() => document.querySelectorAll('.cost').length === 2")
-    keys.press("Left is better")
+    keys.press("First is better")
     page.wait_for_selector("#consent[open]")
 
 
@@ -120,6 +122,9 @@ def test_browsing_and_the_page_of_routes_work_by_keyboard(keys: Keys) -> None:
     page.wait_for_selector(".documents > li")
     keys.go("Add documents")
     keys.go("Delete Ada Marlow")
+    keys.press("Skip to the question")
+    page.wait_for_selector("#view-ask:not([hidden])")
+    assert keys.focused() == "question"
     keys.press("Browse")
     page.wait_for_selector("#view-browse:not([hidden])")
     keys.go("Entities")

@@ -17,6 +17,15 @@ from tests.serve.page.conftest import PageSession, Visits
 from train.run.data import read_preferences
 
 QUESTION = "Who built the Lantern?"
+FILL_STORAGE = """() => {
+  let filler = "";
+  for (let size = 1 << 22; size; size >>= 1) {
+    try {
+      localStorage.setItem("filler", filler + "x".repeat(size));
+      filler += "x".repeat(size);
+    } catch {}
+  }
+}"""
 
 
 def answer_consent(page: Any, words: str) -> None:
@@ -48,10 +57,12 @@ def test_a_choice_between_two_models_becomes_a_row_that_training_reads(
     page.select_option("[id^=model-] >> nth=1", "sft")
     session.ask(QUESTION)
     page.wait_for_selector(".duel")
-    page.click("text=Left is better")
+    page.click("text=First is better")
     answer_consent(page, "Yes")
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     assert page.get_attribute(".duel button >> nth=0", "aria-pressed") == "true"
+    page.click(".remove >> nth=1")
+    assert page.query_selector(".duel") is None
     (entry,) = read_feedback(folder_of(feedback_server))
     assert (
         isinstance(entry.content, Preference)
@@ -81,7 +92,7 @@ def test_a_choice_between_answers_from_different_passages_gives_no_row_and_the_p
     page.select_option("[id^=model-] >> nth=1", "sft")
     session.ask(QUESTION)
     page.wait_for_selector(".duel [role=status]:has-text('this choice is not used for training')")
-    page.click("text=Left is better")
+    page.click("text=First is better")
     answer_consent(page, "Yes")
     page.wait_for_selector(".duel [role=status]:has-text('Saved')")
     folder = folder_of(feedback_server)
@@ -102,13 +113,25 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_se
         contents_of(feedback_server) == []
         and page.get_attribute(".actions >> text=Not good", "aria-pressed") == "false"
     )
+    page.evaluate(FILL_STORAGE)
+    page.click(".actions >> text=Not good")
+    answer_consent(page, "Yes")
+    page.wait_for_selector(".turn [role=status] >> text=This browser’s storage is full: delete conversations")
+    page.evaluate("localStorage.removeItem('filler')")
     page.click(".actions >> text=Not good")
     answer_consent(page, "Save, but do not use for training")
     page.wait_for_selector(".actions [aria-pressed=true]")
     page.click("text=Correct…")
     page.click("#correct >> text=Save")
     page.wait_for_selector("#correct [role=alert]:has-text('Write another answer')")
+    sent: list[Any] = []
+    page.route("**/v1/feedback", lambda route: sent.append(route) or [route.continue_, route.abort][len(sent) - 1]())
     page.check("#correct input >> nth=1")
+    page.check("#correct input >> nth=2")
+    page.dblclick("#correct >> text=Save")
+    page.wait_for_selector("#correct [role=alert]:has-text('The server cannot be reached.')")
+    page.unroute("**/v1/feedback")
+    session.problems.clear()  # Chromium logs the expected failure.
     page.click("#correct >> text=Save")
     page.wait_for_selector("#correct", state="detached")
     page.click("text=Correct…")
@@ -118,18 +141,18 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_se
     page.wait_for_selector("#correct", state="detached")
     passages = feedback_server.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"]
     ids = tuple(each["id"] for each in passages)
-    vote, right, correction = contents_of(feedback_server)
+    vote, right, other, correction = contents_of(feedback_server)
     assert isinstance(vote, Vote) and vote.rating == "down" and vote.answer.context_ids == ids
-    assert right == RightPassage(ids[1], ids)
+    assert (right, other) == (RightPassage(ids[1], ids), RightPassage(ids[2], ids)), "each should be stored once"
     assert isinstance(correction, Correction) and (correction.corrected, correction.passage_ids) == (
         "the yard of Quill",
         (ids[0],),
     )
     assert {each.consent for each in read_feedback(folder_of(feedback_server))} == {False}
     page.click("#history-button")
-    page.wait_for_selector("#history >> text=3 feedback entries are stored on the server, and will not")
+    page.wait_for_selector("#history >> text=4 feedback entries are stored on the server, and will not")
     page.click("text=Delete my feedback")
-    page.wait_for_selector("#history >> text=3 entries deleted from the server.")
+    page.wait_for_selector("#history >> text=4 entries deleted from the server.")
     assert contents_of(feedback_server) == []
 
 

@@ -13,7 +13,17 @@ from graph.store.index_settings import IndexSettings
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, HOSTILE_TITLE, KEY, PAGED, REPLY, ScriptedServer, Visits, contrast
+from tests.serve.page.conftest import (
+    HOSTILE,
+    HOSTILE_TITLE,
+    KEY,
+    PAGED,
+    REPLY,
+    HeldRequests,
+    ScriptedServer,
+    Visits,
+    contrast,
+)
 
 GRAPH_IS_DRAWN = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
   const copy = document.createElement("canvas");
@@ -44,6 +54,15 @@ def test_enter_sends_the_question_and_the_answer_streams_with_checked_citations(
     assert not page.is_visible(".reason .prose")
     page.click(".reason summary")
     assert page.is_visible(".reason .cite")
+    page.fill("#question", "And when?")
+    page.press("#question", "Enter")
+    answer = page.locator(".answer").nth(1)
+    answer.locator(".reason").wait_for()
+    assert (page.input_value("#question"), answer.get_attribute("aria-busy")) == ("", "true")
+    page.click("#ask-button")
+    answer.locator(".hint >> text=Stopped.").wait_for()
+    page.wait_for_selector("#ask-button >> text=Ask")
+    assert answer.get_attribute("aria-busy") == "false" and page.locator(".cost").count() == 1
 
 
 def test_a_citation_opens_its_passage_at_its_offsets(server: Running, visit: Visits) -> None:
@@ -353,10 +372,26 @@ def test_a_follow_up_is_sent_with_the_earlier_turns_which_stay_on_the_page(
     assert page.input_value("#question") == "" and page.evaluate("document.activeElement.id") == "question"
     page.click(".folded > summary")
     page.wait_for_selector(".folded .passage")
+    page.route("**/v1/retrieve", lambda route: route.abort())
+    page.fill("#question", "Why?")
+    page.press("#question", "Enter")
+    page.wait_for_selector(".problem >> text=The server cannot be reached.")
+    page.wait_for_function("() => JSON.parse(localStorage['modegraph-talks'])[0].columns[0].turns.length === 3")
+    assert page.locator(".actions").count() == page.locator(".cost").count() == 3, (
+        "an answer should stay complete if the search for its evidence fails"
+    )
+    page.unroute("**/v1/retrieve")
+    session.problems.clear()  # Chromium logs the expected failure.
     page.click("#fresh")
     assert page.query_selector(".turn") is None and page.evaluate("document.activeElement.id") == "question"
     session.ask()
-    assert len(sent) == 3 and len(sent[2]) == 1
+    assert len(sent) == 4 and len(sent[3]) == 1
+    cut_off = 'data: {"choices": [{"delta": {"content": "It was"}}]}\n\n'
+    page.route("**/v1/chat/completions", lambda route: route.fulfill(body=cut_off, content_type="text/event-stream"))
+    page.fill("#question", "And when?")
+    page.press("#question", "Enter")
+    page.wait_for_selector(".turn .problem >> text=The connection ended before the answer was complete.")
+    assert page.locator(".cost").count() == 1, "an answer that was cut off should not be saved"
 
 
 def test_without_a_model_the_page_searches_and_says_so(server_without_model: Running, visit: Visits) -> None:
@@ -404,6 +439,24 @@ def test_the_path_is_drawn_and_described_in_words(server: Running, visit: Visits
     )
 
 
+def test_an_answer_that_arrives_in_another_view_is_complete_when_the_reader_returns(
+    server: Running, visit: Visits
+) -> None:
+    page = visit(server).page
+    delayed: list[Any] = []
+    page.route("**/v1/retrieve", lambda route: delayed.append(route))
+    page.wait_for_selector("#columns select")
+    page.fill("#question", "Who built the Lantern?")
+    page.press("#question", "Enter")
+    page.click("nav >> text=Documents")
+    page.wait_for_selector(".documents > li")
+    delayed[0].continue_()
+    page.wait_for_function("() => 'modegraph-talks' in localStorage")
+    assert page.evaluate("location.hash") == "#documents"
+    page.click("nav >> text=Ask")
+    page.wait_for_function(GRAPH_IS_DRAWN)
+
+
 def test_modes_and_models_are_compared_side_by_side(server: Running, visit: Visits) -> None:
     session = visit(server, viewport={"width": 1280, "height": 800})
     page = session.page
@@ -421,9 +474,19 @@ def test_modes_and_models_are_compared_side_by_side(server: Running, visit: Visi
     assert server.metric('modegraph_tokens_total{kind="completion",model="sft"}') == 3
     page.click("#compare")
     assert len(page.query_selector_all(".column")) == 3 and page.query_selector(".turn") is None
+    delayed: list[Any] = []
+    page.route("**/v1/chat/completions", lambda route: delayed.append(route))
+    page.fill("#question", "Where is Quill?")
+    page.press("#question", "Enter")
+    while len(delayed) < 3:
+        page.wait_for_timeout(20)
     for _ in range(2):
-        page.click(".remove >> nth=1")
-    assert len(page.query_selector_all(".column")) == 1
+        page.click(".remove >> nth=0")
+    assert page.eval_on_selector_all(".column", "all => all.map((each) => each.ariaLabel)") == ["Answer 1"]
+    next(each for each in delayed if "mode" not in each.request.post_data_json["retrieval"]).continue_()
+    page.wait_for_function("() => JSON.parse(localStorage['modegraph-talks']).length === 2")
+    columns = page.evaluate("JSON.parse(localStorage['modegraph-talks'])[0].columns")
+    assert [len(column["turns"]) for column in columns] == [1], "the answer of the column that remains should be saved"
 
 
 def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Visits, isles_and_hostile: Path) -> None:
@@ -437,6 +500,21 @@ def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Vi
     page.click("[data-shelf=documents]")
     page.wait_for_selector("#shelf a >> text=Ada Marlow")
     assert len(page.query_selector_all("#shelf a")) == len(data.document_sources)
+    nodes = HeldRequests(page, "**/v1/graph/neighbourhood*")
+    page.click("#shelf a >> text=Ada Marlow")
+    nodes.wait_for(1)
+    page.click("#shelf a >> text=Tarn")
+    nodes.wait_for(2)
+    page.focus("#shelf a >> nth=0")
+    nodes.answer(1)
+    assert page.inner_text("#node h2") == "Tarn" and page.evaluate("document.activeElement.closest('#shelf') !== null")
+    nodes.answer(0)
+    assert page.inner_text("#node h2") == "Tarn", "the URL names Tarn"
+    nodes.end()
+    page.evaluate("location.hash = '#browse/entity'")
+    page.wait_for_selector("#node .problem")
+    assert "undefined" not in page.inner_text("#node .problem")
+    session.problems.clear()  # Chromium logs the expected refusal.
     page.click("[data-shelf=entities]")
     page.fill("#entities-field", "marlow yard")
     page.wait_for_function("() => document.querySelectorAll('#shelf a').length === 1")
@@ -446,6 +524,23 @@ def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Vi
     assert page.inner_text("#node .kind").lower() == "entity" and "The Marlow Yard stands in Quill." in page.inner_text(
         "#node"
     )
+    page.wait_for_function(GRAPH_IS_DRAWN)
+    lists = HeldRequests(page, "**/v1/documents?*")
+    for shelf in ("documents", "entities", "documents"):
+        page.click(f"[data-shelf={shelf}]")
+    lists.wait_for(2)
+    for place in (0, 2):
+        lists.answer(place)
+    assert page.inner_text("#shelf") == "Loading…", "the list should be that of the second click"
+    lists.end()
+    page.wait_for_selector("#shelf li")
+    loads = HeldRequests(page, "**/v1/graph/neighbourhood*")
+    page.click("#node ul a >> nth=0")
+    loads.wait_for(1)
+    page.click("nav >> text=Ask")
+    page.wait_for_selector("#view-ask:not([hidden])")
+    loads.answer(0)
+    page.click("nav >> text=Browse")
     page.wait_for_function(GRAPH_IS_DRAWN)
 
 
@@ -467,7 +562,8 @@ def test_a_server_with_a_key_asks_for_it(server_with_key: Running, visit: Visits
     page.wait_for_selector("#key-dialog[open]")
     page.fill("#key-field", "wrong")
     page.keyboard.press("Enter")
-    page.wait_for_selector("#key-message.problem")
+    page.wait_for_selector("#key-message.problem[role=alert]")
+    assert page.get_attribute("#key-field", "aria-describedby") == "key-message"
     page.fill("#key-field", KEY)
     page.keyboard.press("Enter")
     page.wait_for_selector("#columns select")

@@ -17,8 +17,9 @@ from modegraph.tuning.settings import TuneSettings
 from serve.page.middleware import page_files
 from tests.corpora import ISLES, guild_documents
 from tests.fakes import HashEncoder
+from tests.serve.conftest import SETTINGS
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import HOSTILE, SETTINGS, PageSession, Visits, axe_violations, contrast
+from tests.serve.page.conftest import HOSTILE, HeldRequests, PageSession, Visits, axe_violations, contrast
 from tests.serve.page.test_keyboard import Keys
 
 DOCUMENTS = {each.source: each for each in [*ISLES, HOSTILE, *guild_documents()]}
@@ -133,10 +134,12 @@ def test_the_document_of_an_added_question_is_set_by_a_click_on_a_sentence(view:
     page.keyboard.type("deep")
     page.click(".approve")
     assert page.inner_text(".questions [role=status]") == "Choose the sentence that answers it."
+    searches = HeldRequests(page, "**/v1/retrieve")
     page.click("text=Choose the sentence that answers it…")
-    page.wait_for_selector("#passage .sentence")
     page.fill("#passage-query", "wreck Zanzu")
     page.keyboard.press("Enter")
+    searches.answer(1)
+    searches.answer(0, json={"passages": []})
     sentence = "The wreck Zanzu lies deep."
     page.click(f"#passage .sentence:has-text('{sentence}')")
     page.wait_for_selector("#passage", state="detached")
@@ -183,8 +186,11 @@ def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds
     other = page.context.new_page()
     other.goto(f"{guilds.url}/#questions")
     other.wait_for_selector("text=To review (9)")
+    page.click(".actions >> text=Discard >> nth=8")
+    other.wait_for_selector("text=To review (8)")
     other.click("text=Discard >> nth=0")
-    page.wait_for_selector("text=To review (8)")
+    page.wait_for_selector("text=To review (7)")
+    assert not page.is_visible("text=Undo"), "it would undo what the other tab has done"
 
 
 def test_a_discarded_proposal_returns_only_by_undo(view: PageSession, guilds: Running) -> None:
@@ -194,9 +200,11 @@ def test_a_discarded_proposal_returns_only_by_undo(view: PageSession, guilds: Ru
     page.click(".actions >> text=Discard >> nth=2")
     page.wait_for_selector("text=Discarded. 9 questions to review.")
     assert texts(page) == [*everything[:2], *everything[3:10]]
+    page.fill(f"{TEXTAREAS} >> nth=0", "Who?")
     page.click("text=Undo")
     page.wait_for_selector("text=To review (10)")
-    assert texts(page) == everything[:10]
+    assert texts(page) == ["Who?", *everything[1:10]]
+    page.fill(f"{TEXTAREAS} >> nth=0", everything[0])
     page.click(".actions >> text=Discard >> nth=2")
     propose(page, 19)
     assert texts(page) == [*everything[:2], *everything[3:20]]
@@ -226,7 +234,9 @@ def test_after_a_change_of_the_index_only_new_questions_are_proposed(tmp_path: P
         assert texts(page)[:6] == before and all("Gull Rock" in each for each in texts(page)[6:])
 
 
-def test_a_file_is_opened_and_saved_again_with_all_its_fields(view: PageSession, tmp_path: Path) -> None:
+def test_a_file_is_opened_and_saved_again_with_all_its_fields(
+    view: PageSession, guilds: Running, tmp_path: Path
+) -> None:
     page = view.page
     whole: dict[str, Any] = {
         "id": "q 1",
@@ -258,6 +268,13 @@ def test_a_file_is_opened_and_saved_again_with_all_its_fields(view: PageSession,
     upload(page, tmp_path, [whole])
     page.wait_for_selector("text=1 question from mine.jsonl, approved.")
     assert page.is_visible("text=Approved (2)"), "a question with the same id should be replaced"
+
+    proposals = HeldRequests(page, "**/v1/questions?*")
+    page.click("text=Propose 10")
+    upload(page, tmp_path, guilds.get("/v1/questions").json()["questions"][:1])
+    page.wait_for_selector("text=Approved (3)")
+    proposals.answer(0)
+    page.wait_for_selector("text=9 questions proposed.")
 
 
 BAD_FILES: list[tuple[Sequence[object], str]] = [
@@ -309,6 +326,28 @@ def test_the_sentences_that_can_be_chosen_are_verbatim_parts_of_the_passage(view
         "- a lamp",
     ]
     assert text[place["start"] - 5 : place["end"] - 5] == "She was built\nin 1911."
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "parts"),
+    [
+        ("İzmir was founded in 1911.", ["1912", "1911"], ["İzmir was founded in ", "1911", "."]),
+        ("The LANTERN (1911).", ["lantern (1911)"], ["The ", "LANTERN (1911)", "."]),
+        ("The Lantern", ["1911"], ["The Lantern"]),
+    ],
+)
+def test_the_first_answer_in_a_sentence_is_marked(
+    view: PageSession, text: str, answers: list[str], parts: list[str]
+) -> None:
+    found = view.page.evaluate(
+        """async ([text, answers]) => {
+          const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
+          const { withAnswer } = await import(`/page/${version}/questions/passage.js`);
+          return withAnswer(text, answers).map((each) => each.textContent ?? each);
+        }""",
+        [text, answers],
+    )
+    assert found == parts
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,7 +9,7 @@ from graph.shared.jsonl import write_json, write_jsonl
 from graph.shared.progress import note_progress, report_progress
 from serve.http.keys import change_keys, make_key
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import KEY, Visits, axe_violations
+from tests.serve.page.conftest import KEY, HeldRequests, Visits, axe_violations
 
 OPERATOR_HEADERS = {"Authorization": f"Bearer {KEY}"}
 LOSSES = {5: 2.0, 10: 1.5, 15: 1.0, 20: 0.75}
@@ -115,6 +115,15 @@ def test_the_operator_opens_and_reads_a_run(operator_server: Running, visit: Vis
     page.keyboard.press("Enter")
     page.wait_for_selector("#view-runs .documents")
     assert "stopped at step 2 of 4" in page.inner_text("#view-runs")
+    courses = HeldRequests(page, "**/v1/runs/course?*")
+    page.focus("text=deep/sft")
+    page.keyboard.press("Enter")
+    courses.wait_for(1)
+    page.evaluate("location.hash = '#runs'")
+    page.wait_for_selector("#view-runs .documents")
+    courses.answer(0)
+    assert page.is_visible("#view-runs .documents"), "the run should not be shown in place of the list"
+    courses.end()
     page.focus("text=deep/sft")
     page.keyboard.press("Enter")
     page.wait_for_selector(".charts svg polyline")

@@ -14,7 +14,7 @@ from serve.http.keys import change_keys, make_key
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
-from tests.serve.page.conftest import REPLY, Visits, reader_text
+from tests.serve.page.conftest import REPLY, HeldRequests, Visits, reader_text
 
 DATED_DOCUMENT = Document(
     "notes/petrel.eml", "Petrel count", "The petrel count is in.", {"date": "2024-03-01T10:00:00", "team": "birds"}
@@ -60,9 +60,19 @@ def test_a_model_that_answers_later_is_noticed(server: Running, visit: Visits) -
     session = visit(server)
     page = session.page
     page.clock.install()
-    page.route("**/ready", lambda route: route.fulfill(status=503, json={"error": {"message": "no model yet"}}))
+    asked: list[Any] = []
+    state = {**server.get("/ready").json(), "writable": True, "error": {"message": "no model yet"}}
+    page.route("**/ready", lambda route: asked.append(route) or route.fulfill(status=503, json=state))
     page.reload()
     page.wait_for_selector("#status:has-text('The model does not answer; search works')")
+    page.wait_for_selector("#start >> text=Drop files or folders anywhere on this page")
+    page.evaluate("for (let n = 0; n < 5; n += 1) dispatchEvent(new CustomEvent('collection-changed'))")
+    while len(asked) < 6:
+        page.wait_for_timeout(10)
+    page.wait_for_timeout(200)
+    page.clock.run_for(6_000)
+    page.wait_for_timeout(200)
+    assert len(asked) == 7, "only one request should be repeated"
     page.unroute("**/ready")
     page.clock.run_for(6_000)
     page.wait_for_selector("#status:has-text('passages')")
@@ -83,6 +93,12 @@ def test_the_start_page_shows_the_collection_and_suggests_questions_that_can_be_
     text = " ".join(page.inner_text("#start").split())
     assert "6 documents, 6 passages. See all documents Drop files" in text
     assert text.endswith("Newest: Petrel count 2024-03-01")
+    loads = HeldRequests(page, "**/v1/suggestions")
+    page.evaluate("for (let n = 0; n < 2; n += 1) dispatchEvent(new CustomEvent('collection-changed'))")
+    loads.answer(1)
+    loads.answer(0, json={"questions": ["What was there before?"]})
+    assert page.locator(".suggestion").all_inner_texts() == suggestions
+    loads.end()
     page.click(f"text={suggestions[1]}")
     page.wait_for_selector(".cost")
     assert page.inner_text(".turn-question") == suggestions[1] and not page.is_visible("#start")
@@ -98,7 +114,8 @@ def test_with_a_restricted_key_the_start_page_shows_only_the_documents_that_the_
     folder, file = tmp_path / "index", tmp_path / "keys.json"
     build_index(folder, [*ISLES, DATED_DOCUMENT], IndexSettings(), lambda spec: HashEncoder())
     key, text = make_key("tarn", scopes=("read",), where=("source=tarn",))
-    change_keys(file, lambda keys: [*keys, key])
+    other, other_text = make_key("other", scopes=("read",), collections=("other",))
+    change_keys(file, lambda keys: [*keys, key, other])
     with serving(folder, None, keys=str(file)) as running:
         session = visit(running)
         page = session.page
@@ -113,6 +130,10 @@ def test_with_a_restricted_key_the_start_page_shows_only_the_documents_that_the_
         assert "1 document, 1 passage." in start and not any(
             each.title in start for each in (*ISLES[:3], DATED_DOCUMENT)
         )
+        page.evaluate("key => sessionStorage.setItem('modegraph-key', key)", other_text)
+        page.reload()
+        page.click("nav >> text=Questions")
+        page.wait_for_selector("#view-questions >> text=Nothing to review")
         session.problems.clear()  # Chromium logs the first 401.
 
 

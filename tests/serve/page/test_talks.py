@@ -92,13 +92,24 @@ def test_conversations_are_listed_opened_and_deleted_by_keyboard(feedback_server
         session.ask(question)
         page.wait_for_function("() => location.hash.startsWith('#ask/')")
         page.click("#fresh")
-    page.focus("#history-button")
-    page.keyboard.press("Enter")
-    assert page.locator(".conversations .line").all_inner_texts() == [SECOND, FIRST]
-    page.locator(".conversations a").nth(1).focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#history", state="hidden")
-    assert shown_questions(page) == [FIRST]
+    page.route("**/v1/chat/completions", lambda route: None)
+
+    def open_first_during_an_answer() -> None:
+        page.fill("#question", "And when?")
+        page.press("#question", "Enter")
+        page.wait_for_selector("text=Reading…")
+        page.focus("#history-button")
+        page.keyboard.press("Enter")
+        assert page.locator(".conversations .line").all_inner_texts() == [SECOND, FIRST]
+        page.locator(".conversations a").nth(1).focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#history", state="hidden")
+        page.wait_for_selector("#ask-button >> text=Ask")
+        assert shown_questions(page) == [FIRST] and page.evaluate("document.activeElement.id") == "history-button"
+
+    open_first_during_an_answer()
+    page.click("#compare")
+    open_first_during_an_answer()
     page.click("#history-button")
     page.keyboard.press("Tab")
     page.locator(f"[aria-label='Delete {FIRST}']").press("Enter")
@@ -124,6 +135,11 @@ def test_opening_a_conversation_switches_to_its_collection(two_collections: Runn
     assert shown_questions(page) == [FIRST] and page.input_value("#collection") == "isles"
     session.open("/?collection=moors")
     page.wait_for_selector("#columns select")
+    page.click("nav >> text=API")
+    page.wait_for_selector("details.route")
+    page.click("nav >> text=Ask")
+    page.wait_for_selector("#columns select")
+    assert page.input_value("#collection") == "moors"
     page.click("#history-button")
     assert page.inner_text(".conversations .place").startswith("isles · ")
     page.click(".conversations a")
@@ -190,7 +206,7 @@ def views(session: PageSession) -> Any:
     page.wait_for_selector(".duel")
     page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     yield "answers"
-    page.click("text=Left is better")
+    page.click("text=First is better")
     page.wait_for_selector("#consent[open]")
     yield "consent"
     page.keyboard.press("Escape")

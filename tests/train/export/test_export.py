@@ -17,6 +17,7 @@ from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.types import Message
 from tests import commands
+from tests.train.adapters import with_smollm2
 from tests.train.world import response_row
 from train.export.divergence import fixed_turns, merge_loss, probe_rows, token_kl, token_logps
 from train.export.export import export_adapter, export_merged, public_record
@@ -234,6 +235,20 @@ def test_a_base_from_the_hub_needs_no_hub_base_option(copied_run: tuple[Path, Pa
     assert "base_model: owner/base" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
+@with_smollm2
+def test_the_error_for_a_base_of_the_catalogue_names_its_original_on_the_hub(
+    copied_run: tuple[Path, Path], tmp_path: Path
+) -> None:
+    run, _ = copied_run
+    for file, change in (
+        ("adapter_config.json", {"base_model_name_or_path": "smollm2"}),
+        ("run.json", {"base_weights": ""}),
+    ):
+        (run / file).write_text(json.dumps(json.loads((run / file).read_text()) | change))
+    with pytest.raises(UserError, match="--hub-base HuggingFaceTB/SmolLM2-135M-Instruct"):
+        export_adapter(run, tmp_path / "out")
+
+
 def test_names_on_the_hub_are_not_shortened(run: Path, full_run: Path, base: Path, data: Path) -> None:
     record = read_run(run)
     settings = {**record.settings, "reference": "owner/reference"}
@@ -282,7 +297,7 @@ def test_a_missing_base_is_named_in_the_error(copied_run: tuple[Path, Path], tmp
     shutil.rmtree(base)
     with pytest.raises(UserError, match=r"base model .*own-base' does not exist"):
         export_merged(run, tmp_path / "out")
-    with pytest.raises(UserError, match=r"local folder .*--hub-base OWNER/NAME"):
+    with pytest.raises(UserError, match=r"no hub name is recorded .*--hub-base OWNER/NAME"):
         export_adapter(run, tmp_path / "out")
     assert not (tmp_path / "out").exists() and not (tmp_path / "out.partial").exists()
 
@@ -319,7 +334,7 @@ def test_the_command_prints_the_figures_of_the_export(run: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("flags", "what"),
+    ("flags", "message"),
     [
         ([], "export: nothing to write. Expected one of --merge, --adapter-only and --gguf TYPE"),
         (["--merge", "--adapter-only"], "--merge and --adapter-only. Expected one of"),
@@ -332,10 +347,10 @@ def test_the_command_prints_the_figures_of_the_export(run: Path, tmp_path: Path)
     ],
 )
 def test_options_that_contradict_each_other_are_refused_before_any_work(
-    flags: list[str], what: str, run: Path, tmp_path: Path
+    flags: list[str], message: str, run: Path, tmp_path: Path
 ) -> None:
     result = commands.run("train", "export", run, "--out", tmp_path / "out", *flags)
-    assert isinstance(result.exception, UserError) and what in str(result.exception)
+    assert isinstance(result.exception, UserError) and message in str(result.exception)
     assert not (tmp_path / "out").exists()
 
 

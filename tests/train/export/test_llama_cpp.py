@@ -21,7 +21,7 @@ from tests.llama import with_llama
 from tests.train.adapters import SMALL_SIZES, random_adapter, with_smollm2
 from tests.train.templates import STYLES
 from train.export import gguf, gguf_export
-from train.export.divergence import ProbeConversation, read_probe_conversations
+from train.export.divergence import ProbeConversation, read_probe_conversations, score_completion
 from train.export.export import merged_model
 from train.export.gguf import GgufType, TensorNames, lora_weights, write_adapter, write_gguf
 from train.export.gguf_export import FileGaps, GgufExport, compare, export_gguf, fitting_probes, llama_replies
@@ -230,6 +230,16 @@ def test_without_log_probabilities_the_export_says_that_it_was_not_compared(
     assert (export.conversations, export.tokens, export.gaps) == (4, 0, ())
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "model-f16.gguf: not compared: llama.cpp returned no log-probabilities" in card
+
+
+def test_replies_without_tokens_are_not_compared(run: Path) -> None:
+    _, conversations = read_probe_conversations(read_run(run), load_tokenizer(str(run)), 3)
+    model = load_model(str(run), "float32")
+    replies = [Reply(None, (-1.0,), 9), Reply((), (), 9), Reply((7,), (-3.0,), 9)]
+    gaps = compare(model, "float32", conversations, replies)
+    scores = score_completion(model, conversations[2].with_answer((7,)))
+    assert gaps.largest_gap_nats == gaps.mean_gap_nats == pytest.approx(abs(scores.logps[0] + 3))
+    assert gaps.same_replies == (scores.nats_below_best[0] == 0)
 
 
 def test_only_conversations_that_fit_into_the_window_are_sent(run: Path) -> None:

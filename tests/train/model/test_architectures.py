@@ -246,7 +246,7 @@ def test_bert_that_is_not_a_decoder_is_refused() -> None:
 
 @pytest.mark.parametrize("model_type", ["opt", "falcon", "gpt_neo", "gptj", "persimmon"])
 def test_dropout_without_a_dropout_module_is_turned_off(model_type: str) -> None:
-    """OPT calls a dropout function with a rate that it stores itself, Falcon with the rate in its configuration; neither uses a Dropout module."""
+    """OPT calls a dropout function with a rate that it stores, Falcon and Persimmon with rates of their configurations; GPT-Neo and GPT-J use modules."""
     model = tiny_model(model_type).train()
     assert not torch.equal(plain_logps(model, GROUPS), plain_logps(model, GROUPS))
     make_deterministic(model)

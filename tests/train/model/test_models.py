@@ -9,7 +9,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 
 from graph.errors import UserError
-from graph.models.checkpoint import adapter_base, is_adapter
+from graph.models.checkpoint import adapter_base, base_weights, is_adapter
 from tests.hub import go_online, hub, put_into_cache
 from train.model.load import check_source, load_model, load_policy, load_tokenizer
 
@@ -57,6 +57,14 @@ def test_a_relative_base_is_found_from_the_working_directory(
         load_policy(str(adapter))
 
 
+def test_a_model_in_the_home_folder_is_loaded(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(base.parent))
+    model, _ = load_policy(f"~/{base.name}")
+    assert base_weights(f"~/{base.name}") == base_weights(str(base)) and not model.training
+    with pytest.raises(UserError, match="model '~/nowhere': no such folder"):
+        load_policy("~/nowhere")
+
+
 @torch.no_grad()
 def test_an_unavailable_hub_gets_one_request_for_the_model_and_one_for_its_tokenizer(
     base: Path, adapter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,9 +110,9 @@ def test_weights_that_could_run_code_are_not_read(base: Path, tmp_path: Path) ->
         load_model(str(copy), "float32")
 
 
-@pytest.mark.parametrize(("missing", "what"), [("eos_token", "end token"), ("chat_template", "chat template")])
+@pytest.mark.parametrize(("missing", "part"), [("eos_token", "end token"), ("chat_template", "chat template")])
 def test_a_tokenizer_without_an_end_token_or_chat_template_is_refused(
-    base: Path, tmp_path: Path, missing: str, what: str
+    base: Path, tmp_path: Path, missing: str, part: str
 ) -> None:
     copy = tmp_path / "incomplete"
     shutil.copytree(base, copy)
@@ -115,7 +123,7 @@ def test_a_tokenizer_without_an_end_token_or_chat_template_is_refused(
         values = json.loads(config.read_text())
         del values["eos_token"]
         config.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=f"its tokenizer has no {what}"):
+    with pytest.raises(UserError, match=f"its tokenizer has no {part}"):
         load_tokenizer(str(copy))
 
 

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, BertConfig, CamembertConfig, CTRLConfig, GPT2Config
 
 from graph.errors import UserError
+from tests.train.model.architectures import tiny_model
 from tests.train.world import response_row
 from train.model import logps
 from train.model.attention import use_shared_prefix_attention
-from train.model.load import load_tokenizer
+from train.model.load import load_model, load_tokenizer
 from train.model.packing import TokenizedGroup, pack_rows, packed_logps, plain_logps
 from train.plan.flops import (
     Shape,
@@ -129,6 +131,49 @@ def test_the_head_of_a_reward_model_is_found_by_any_name(
     assert shape.head == 32 and shape.head_is_trainable
 
 
+@pytest.mark.parametrize("model_type", ["mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"])
+def test_a_model_without_attention_heads_has_no_plan(model_type: str, tmp_path: Path) -> None:
+    tiny_model(model_type).config.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=f"a model of type '{model_type}', without attention heads"):
+        shape_of(settings_of(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "routed", "changes"),
+    [
+        ("mixtral", "num_experts_per_tok", {}),
+        ("aria_text", "moe_topk", {}),
+        ("gemma4_text", "top_k_experts", {"enable_moe_block": True, "moe_intermediate_size": 16}),
+    ],
+)
+def test_of_four_experts_those_that_a_token_is_routed_to_are_counted(
+    model_type: str, routed: str, changes: dict[str, Any], tmp_path: Path
+) -> None:
+    counts = {}
+    for number in (1, 4):
+        model = tiny_model(model_type, **changes, **{routed: number})
+        model.config.save_pretrained(tmp_path)
+        counts[number] = shape_of(settings_of(tmp_path)).trainable
+    experts = sum(weight.numel() for weight in model.parameters() if weight.dim() == 3)
+    assert experts > 0 and counts[4] - counts[1] == experts * 3 / 4
+
+
+def test_an_adapter_that_is_trained_further_keeps_its_ranks_and_its_fully_trained_modules(
+    base: Path, tmp_path: Path
+) -> None:
+    config = LoraConfig(
+        r=4,
+        target_modules=["q_proj", "up_proj"],
+        rank_pattern={"q_proj": 2},
+        modules_to_save=["o_proj"],
+        task_type="CAUSAL_LM",
+    )
+    get_peft_model(load_model(str(base), "float32"), config).save_pretrained(tmp_path)
+    weights = load_model(str(tmp_path), "float32", trainable=True).parameters()
+    trained = sum(weight.nbytes for weight in weights if weight.requires_grad)
+    assert shape_of(settings_of(tmp_path)).trainable_bytes == trained
+
+
 def test_logits_in_chunks_are_computed_twice(
     base: Path, group: TokenizedGroup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,7 +199,7 @@ def test_frozen_weights_cost_no_weight_gradients(base: Path, group: TokenizedGro
 
 def test_full_training_takes_six_operations_per_weight_and_token() -> None:
     """The rule is that of linear layers: this shape has no attention and no output head."""
-    shape = Shape(2, 0, 0, 1000, 0, True, 0.0, 0.0)
+    shape = Shape(0, 0, 1000, 0, True, 0.0, 0.0)
     assert training_flops(shape, [Work(7, 3, 49), Work(5, 1, 25)], False, 0) == 6 * 1000 * 12
 
 
@@ -224,7 +269,7 @@ def test_sharded_memory_is_divided_among_the_processes(base: Path, tmp_path: Pat
         pairs = ("weights", "gradients", "optimiser")
         return [getattr(memory, name) / getattr(whole, name) for name in pairs]
 
-    assert parts("distributed_type: MULTI_GPU") == [1, 1, 1]
+    assert parts("distributed_type: MULTI_GPU") == parts("distributed_type: NO") == [1, 1, 1]
     assert parts("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 1}") == [1, 1, 0.25]
     assert parts("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 2}") == [1, 0.25, 0.25]
     assert parts("distributed_type: FSDP") == [0.25, 0.25, 0.25]
@@ -239,6 +284,6 @@ def test_sharded_memory_is_divided_among_the_processes(base: Path, tmp_path: Pat
             parts(f"distributed_type: DEEPSPEED\ndeepspeed_config: {config}")
     assert parts("distributed_type: DEEPSPEED\ndeepspeed_config: {zero_stage: 0}") == [1, 1, 1]
     assert parts("distributed_type: DEEPSPEED") == [1, 0.25, 0.25]
+    file.write_text("num_processes: 0")
     with pytest.raises(UserError, match="num_processes is 0"):
-        file.write_text("num_processes: 0")
         read_launch(file)

@@ -26,7 +26,14 @@ from tests.train.world import response_row
 from train.model.load import load_policy, load_tokenizer
 from train.preference.groups import scored_groups
 from train.preference.preference import train_once
-from train.preference.rounds import choose_prompts, lacks_answer, respond, train_preference, with_rewards
+from train.preference.rounds import (
+    choose_prompts,
+    lacks_answer,
+    respond,
+    train_preference,
+    usable_prompts,
+    with_rewards,
+)
 from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
 from train.run.record import read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, RoundsSettings, SftSettings
@@ -310,6 +317,13 @@ def test_a_round_may_leave_out_refusals_and_prompts_with_equal_rewards(
         and set(ida.responses) == {"yes [1]", "no"}
         and set(ida.rewards["correct"]) == {0, 1}
     )
+
+
+def test_prompts_without_an_answer_are_not_enough_if_refusals_are_left_out(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "train.jsonl", [{**row(0), "answers": [], "gold_ids": []}])
+    assert len(usable_prompts(tmp_path / "train.jsonl", RoundsSettings())) == 1
+    with pytest.raises(UserError, match="the passages of every prompt lack the answer"):
+        usable_prompts(tmp_path / "train.jsonl", RoundsSettings(refusal_responses="left_out"))
 
 
 def test_a_share_of_refusals_needs_a_number_of_prompts() -> None:

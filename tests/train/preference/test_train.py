@@ -46,6 +46,7 @@ from train.preference.losses import (
 )
 from train.preference.preference import (
     Loss,
+    alignment_of,
     pair_trainer,
     read_preference_data,
     reference_of,
@@ -97,15 +98,13 @@ def test_pairs_equal_trl_step_by_step(
     changes: dict[str, Any] = {"beta": 0.5} | ({"label_smoothing": 0.05} if method == "ms" else {})
     if case == "accumulated":
         changes |= {"batch_size": 2, "gradient_accumulation": 2}
-    if case == "cached":
-        changes |= {"reference_cache": str(tmp_path / "reference.safetensors")}
-    if case == "plain":
-        changes |= {"layout": "plain"}
+    own = {"plain": {"layout": "plain"}, "cached": {"reference_cache": str(tmp_path / "reference.safetensors")}}
+    ours = changes | own.get(case, {})
     start = adapter if case == "adapter" else base
     kind = MsSettings if method == "ms" else DpoSettings
-    record = train_once(kind(**common(start, data, tmp_path / "ours", **changes)))
+    record = train_once(kind(**common(start, data, tmp_path / "ours", **ours)))
     if case == "cached":
-        train_once(kind(**common(start, data, tmp_path / "again", **changes)))
+        train_once(kind(**common(start, data, tmp_path / "again", **ours)))
         assert losses_of(tmp_path / "again") == losses_of(tmp_path / "ours")
     settings = kind(**common(start, data, tmp_path / "trl", trainer="trl", **changes))
     loss: tuple[Loss, float | None] = ("exo_pair", 0.05) if method == "ms" else ("sigmoid", None)
@@ -113,8 +112,8 @@ def test_pairs_equal_trl_step_by_step(
     assert losses_of(tmp_path / "ours") == pytest.approx([row["loss"] for row in outcome.log], abs=1e-5)
     assert len(outcome.log) == STEPS and outcome.log[0]["loss"] > 1.5 * outcome.log[-1]["loss"]
     for name in TRL_FIGURES:
-        ours, theirs = ([row[name] for row in log] for log in (log_of(tmp_path / "ours"), outcome.log))
-        assert ours == pytest.approx(theirs, abs=1e-3, rel=1e-5), name
+        found, theirs = ([row[name] for row in log] for log in (log_of(tmp_path / "ours"), outcome.log))
+        assert found == pytest.approx(theirs, abs=1e-3, rel=1e-5), name
         assert record.metrics[f"eval_{name}"] == pytest.approx(outcome.metrics[f"eval_{name}"], abs=1e-3), name
     assert outcome.log[-1]["rewards/margins"] > 0.1, "the margins should grow: otherwise the comparison shows nothing"
 
@@ -171,6 +170,8 @@ def test_losses_with_incompatible_settings_are_refused(base: Path, scored_data: 
             "label_smoothing = 0.1 would not soften the labels of TRL's losses",
         ),
         ({"label_smoothing": 0.1, "loss": "lambda"}, "would not soften the labels of lambda"),
+        ({"reference_cache": "cache", "trainer": "trl"}, "TRL's trainer does not support reference_cache: unset"),
+        ({"over_long": "drop", "trainer": "trl"}, "TRL's trainer does not support over_long: unset"),
         ({"loss": "simpo"}, "simpo has no reference, which this trainer needs: set trainer to trl"),
         ({"loss": "rloo", "best_against_worst": True}, "rloo compares a response with all others"),
         (
@@ -267,19 +268,6 @@ def test_the_reference_is_the_initial_model_and_never_changes(base: Path, scored
     assert not torch.allclose(trainer.logps_of(trainer.model.eval(), groups), reference_R, atol=0.1)
 
 
-def test_dropout_is_off_in_policy_and_reference(tmp_path: Path, base: Path, scored_data: Path) -> None:
-    model = load_model(str(base), "float32")
-    model.config.attention_dropout = 0.5
-    model.save_pretrained(tmp_path / "dropout")
-    load_tokenizer(str(base)).save_pretrained(tmp_path / "dropout")
-    values = common(
-        tmp_path / "dropout", scored_data, tmp_path / "run", rewards={"correct": 1.0}, max_steps=1, batch_size=3
-    )
-    train_once(MsSettings(**values))
-    (first,) = log_of(tmp_path / "run")
-    assert first["rewards/chosen"] == pytest.approx(0, abs=1e-5) == first["rewards/rejected"]
-
-
 def test_a_reference_cache_of_another_model_or_other_data_is_refused(
     base: Path, adapter: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -291,8 +279,8 @@ def test_a_reference_cache_of_another_model_or_other_data_is_refused(
         train_once(MsSettings(**common(adapter, data, tmp_path / "b", **values)))
     with pytest.raises(UserError, match="with precision"):
         train_once(MsSettings(**common(base, data, tmp_path / "b", **values, precision="bfloat16")))
+    quantised = MsSettings(**common(base, data, tmp_path / "b", **values)).model_copy(update={"quantise": "nf4"})
     with pytest.raises(UserError, match="with quantise"):
-        quantised = MsSettings(**common(base, data, tmp_path / "b", **values)).model_copy(update={"quantise": "nf4"})
         reference_of(quantised, [], list)
     fewer_rows = tmp_path / "fewer"
     fewer_rows.mkdir()
@@ -438,6 +426,23 @@ def test_responses_stay_whole_in_split_groups_and_keep_their_rewards(base: Path)
     assert [c.tokenized for c in other] != [c.tokenized for c in groups]
     with pytest.raises(UserError, match="row 'r1' has no reward 'judge', only correct, format"):
         combine_rewards(row, {"judge": 1.0})
+    assert combine_rewards(row, {**weights, "judge": 0.0}) == combine_rewards(row, weights)
+
+
+def test_rewards_that_differ_only_by_rounding_are_equal(base: Path) -> None:
+    row = replace(response_row(0), responses=("a", "b"), rewards={"correct": (0.1, 0.3), "format": (0.2, 0.0)})
+    weights = {"correct": 1.0, "format": 1.0}
+    assert combine_rewards(row, weights) == (0.3, 0.3) != (0.1 + 0.2, 0.3)
+    assert standardise(combine_rewards(row, weights)) == (0.0, 0.0)
+    assert not list(best_worst_groups([row], load_tokenizer(str(base)), weights, 0.1))
+
+
+def test_the_recorded_k_is_at_most_the_size_of_the_largest_group(base: Path, scored_data: Path, tmp_path: Path) -> None:
+    for responses, recorded in ((None, 6), (8, 6), (4, 4)):
+        values = common(base, scored_data, tmp_path / "run", rewards={"correct": 1.0}, responses=responses)
+        settings = MsSettings(**values)
+        data = read_preference_data(settings, load_tokenizer(str(base)))
+        assert alignment_of(settings, data).responses_per_prompt == recorded
 
 
 @pytest.mark.parametrize("count", range(2, 20))
@@ -598,6 +603,8 @@ def test_with_over_long_drop_long_rows_are_dropped_and_counted(
         ({"responses": ["a", " "]}, "line 1: response 2 is ' '"),
         ({"rewards": {"correct": [1.0]}}, r"line 1: reward 'correct' is \[1.0\]"),
         ({"rewards": {"correct": [1.0, float("nan")]}}, "line 1: reward 'correct' is"),
+        ({"rewards": {"correct": ["x", "y"]}}, r"line 1: reward 'correct' is \['x', 'y'\]"),
+        ({"responses": "ab"}, r"line 1: prompt, responses or rewards is malformed \(expected a list, got 'ab'\)"),
         ({"rewards": 3}, "line 1: prompt, responses or rewards is malformed"),
         ({"prompt": []}, "line 1: the prompt does not end with a user turn"),
     ],

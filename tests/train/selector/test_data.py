@@ -38,6 +38,11 @@ def test_questions_of_two_datasets_are_distinct_even_with_the_same_id(tmp_path: 
     assert len(set(found.question_n.tolist())) == 80 and found.dataset_n.tolist() == [0] * 400 + [1] * 400
 
 
+def test_folders_of_the_same_name_have_different_names_in_the_records(tmp_path: Path) -> None:
+    folders = [write_rows(tmp_path / name / "data", rows_of_all_splits(name)) for name in ("a", "bb")]
+    assert [dataset.name for dataset in read_datasets(folders)] == ["a/data", "bb/data"]
+
+
 def test_the_fingerprint_depends_on_the_rows_and_not_on_the_name(tmp_path: Path) -> None:
     rows = rows_of_all_splits()
     one, two = (read_datasets([write_rows(tmp_path / name, rows)])[0] for name in ("one", "two"))

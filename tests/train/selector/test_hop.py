@@ -1,6 +1,7 @@
 """`modegraph train selector --size hop`, from an index and its questions to a folder that `hops` reads."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from graph.shared.runs import find_runs
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests import commands
-from train.selector.hop import labels
+from train.selector.hop import labels, read_indexes
 
 SONGS = [f"{first} {second}" for first in ("Amber", "Birch", "Cedar", "Dusty") for second in ("Rain", "Lamp", "Road")]
 SINGERS = [f"{first} {second}" for first in ("Ona", "Piet", "Rolf", "Suna") for second in ("Vell", "Marsh", "Tarn")]
@@ -96,11 +97,23 @@ def test_unusable_training_data_is_reported_before_training(world: Path, tmp_pat
     (tmp_path / "questions.jsonl").write_text(json.dumps(row) + "\n")
     one_split = run(world, tmp_path / "run", "--set", f"hop.questions=[{tmp_path / 'questions.jsonl'}]")
     assert "no question in dev, test" in str(one_split.exception)
+    rows = [json.loads(line) for line in (world / "questions.jsonl").read_text().splitlines()]
+    all_gold = [json.dumps({**row, "gold_ids": [*SONGS, *SINGERS]}) for row in rows]
+    (tmp_path / "questions.jsonl").write_text("\n".join(all_gold) + "\n")
+    one_class = run(world, tmp_path / "run", "--set", f"hop.questions=[{tmp_path / 'questions.jsonl'}]")
+    assert "rows are positive. Expected both classes in every split" in str(one_class.exception)
     assert not (tmp_path / "run").exists()
 
 
+def test_indexes_of_the_same_name_have_different_names_in_the_record(world: Path, tmp_path: Path) -> None:
+    shutil.copytree(world / "index", tmp_path / "index")
+    folders = [str(world / "index"), str(tmp_path / "index")]
+    names = [each.name for each in read_indexes(folders, [str(world / "questions.jsonl")] * 2)]
+    assert names == [f"{world.name}/index", f"{tmp_path.name}/index"]
+
+
 def test_labels_and_the_mask_of_training_rows_follow_the_gold_documents() -> None:
-    """The candidates are passages of gold document 4, of document 5, and two of gold document 6; the two links start at the first two candidates."""
+    """The candidates are passages of gold document 4, of document 5, and two of gold document 6; the two ways start at the first two candidates."""
     ways = Ways(bridge_K=np.array([0, 1]), proposition_K=np.array([0, 0]), entity_K=np.array([0, 0]))
     rows = HopRows(
         features_XF=np.zeros((8, 1), np.float32),

@@ -90,7 +90,7 @@ def test_bad_input_leaves_nothing_behind(data: Path, tmp_path: Path) -> None:
     one_class = write_rows(tmp_path / "one", [row for row in rows_of_all_splits() if row["label"] == 0])
     cases = [
         (("--data", one_class, "--out", out), "train: 0 of 1,200 rows are relevant"),
-        (("--data", data, "--data", data, "--out", out), "name each dataset only once"),
+        (("--data", data, "--data", data / ".." / data.name, "--out", out), "name each dataset only once"),
         (("--data", data, "--out", out, "--target-recall", 1.5), "target_recall = 1.5"),
         (("--data", data, "--out", out, "--size", "heavy"), "size = 'heavy'.*'light' or 'hop'"),
         (("--out", out), "'data' is missing"),

@@ -14,7 +14,7 @@ from graph.types import Excerpt
 from serve.stream import NO_ANSWER, QUOTED_CHARS, fallback_answer
 from tests.fakes import HashEncoder
 from tests.serve.conftest import Stack
-from tests.serve.http.running import Running
+from tests.serve.http.running import Running, events_of
 
 QUESTION = "Who built the Lantern?"
 MESSAGES = [{"role": "user", "content": QUESTION}]
@@ -94,8 +94,7 @@ def last_message(running: Running, stream: bool, **fields: object) -> dict[str, 
     response = running.post("/v1/chat/completions", json=body)
     if not stream:
         return dict(response.json()["choices"][0]["message"])
-    events = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
-    return dict(events[-1]["choices"][0]["delta"])
+    return dict(events_of(response)[-1]["choices"][0]["delta"])
 
 
 @pytest.mark.parametrize("unsupported", ["mark", "drop", "ignore"])
@@ -226,8 +225,8 @@ def answers_of(
         messages = [(choice["message"], choice["finish_reason"]) for choice in response.json()["choices"]]
     else:
         sums: dict[int, list[Any]] = {}
-        for line in response.text.split("\n\n"):
-            for choice in json.loads(line[6:])["choices"] if line.startswith("data: {") else []:
+        for event in events_of(response):
+            for choice in event["choices"]:
                 message, ended = sums.setdefault(choice["index"], [{}, None])
                 for name, value in choice["delta"].items():
                     message[name] = message.get(name, "") + value if isinstance(value, str) else value
@@ -315,6 +314,12 @@ def test_a_long_replacement_is_shortened_and_its_bracketed_numbers_are_removed()
         and "[2]" not in replacement
     )
     assert fallback_answer([]) == NO_ANSWER
+
+
+def test_a_passage_without_spaces_is_quoted_up_to_the_limit() -> None:
+    text = "東京は日本の首都である。" * 100
+    quotation = f"地理: {text}"[:QUOTED_CHARS]
+    assert fallback_answer([Excerpt("p", "地理", text)]).endswith(f"question: {quotation} … [1]")
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -433,10 +438,3 @@ def test_a_context_stays_within_its_token_limit(stack: Stack) -> None:
     body["retrieval"] = {"max_context_tokens": 3}
     refusal = running.post("/v1/chat/completions", json=body)
     assert refusal.status_code == 400 and "none of the 5 excerpts fits" in refusal.json()["error"]["message"]
-
-
-def test_a_refusal_by_the_engine_is_reported_with_its_status(stack: Stack) -> None:
-    running, _ = stack(lambda body, number: (400, json.dumps({"error": {"message": "the prompt is too long"}})))
-    for stream in (False, True):
-        response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": MESSAGES, "stream": stream})
-        assert response.status_code == 400 and "the prompt is too long" in response.json()["error"]["message"]

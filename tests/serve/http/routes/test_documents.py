@@ -38,10 +38,7 @@ BAD_NAMES = [
 
 
 def test_added_documents_are_found_and_deleted_ones_are_not(isles: Path) -> None:
-    with (
-        chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
-    ):
+    with serving(isles, None, writable=True) as running:
         response = running.post("/v1/documents", json={"documents": [NEW]})
         assert response.status_code == 200, response.text
         assert response.json()["generation"] == 2 and response.json()["report"]["written"] == 1
@@ -111,10 +108,7 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
     (isles / "link.md").symlink_to(tmp_path / "secret.md")
     (tmp_path / "secret.md").write_text("The secret is 41.")
     before = files_except_arrays(tmp_path)
-    with (
-        chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
-    ):
+    with serving(isles, None, writable=True) as running:
         for name in BAD_NAMES:
             one = running.post("/v1/documents", json={"documents": [{**NEW, "source": name}]})
             assert one.status_code == 422 and "source" in one.json()["error"]["message"], name
@@ -141,17 +135,13 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
         ("a.exe", b"x", "extension"),
         ("a.txt", b"\xff\xfe", "UTF-8"),
         ("a.md", b"  ", "no text"),
-        ("a.pdf", b"%PDF-1.4 x", ""),
+        ("a.pdf", b"%PDF-1.4 x", "not a readable PDF"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_refused(isles: Path, name: str, data: bytes, message: str) -> None:
-    with (
-        chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
-    ):
+    with serving(isles, None, writable=True) as running:
         response = running.post("/v1/documents/files", files={"files": (name, data)})
         assert response.status_code == 400 and message in response.json()["error"]["message"]
-        assert "modegraph-upload" not in response.text
 
 
 def test_an_extraction_model_that_does_not_answer_is_reported_without_its_address(
@@ -173,10 +163,7 @@ def test_a_full_disk_is_reported_as_such_and_search_still_works(tmp_path: Path) 
     with mounted_disk(tmp_path / "disk") as disk:
         isles = disk.folder / "index"
         build_index(isles, ISLES, SETTINGS, lambda spec: HashEncoder())
-        with (
-            chat_server(lambda body, number: "x") as upstream,
-            serving(isles, f"openai:t@{upstream.url}", writable=True) as running,
-        ):
+        with serving(isles, None, writable=True) as running:
             disk.leave_free(0)
             refusal = running.post("/v1/documents", json={"documents": [NEW]})
             assert (refusal.status_code, refusal.json()["error"]["code"]) == (503, "disk_full")

@@ -144,7 +144,8 @@ def test_documents_that_mention_an_entity_are_listed(stack: Stack) -> None:
     }
     assert sources == [source for source, text in texts.items() if "Marlow Yard" in text]
     assert (listing["total"], listing["total_passages"], len(listing["documents"])) == (len(sources), len(sources), 1)
-    assert running.get("/v1/documents?entity=nobody").status_code == 404
+    unknown = running.get("/v1/documents?entity=nobody")
+    assert (unknown.status_code, unknown.json()["error"]["param"]) == (404, "entity")
 
 
 def test_documents_are_listed_and_read(stack: Stack) -> None:

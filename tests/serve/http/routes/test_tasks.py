@@ -69,7 +69,10 @@ def test_text_that_is_not_a_task_is_used_as_the_search_query(stack: Stack, text:
         "/v1/chat/completions", json={"model": "tiny", "messages": [{"role": "user", "content": text}]}
     )
     assert response.json()["retrieval"]["question"] == text
-    assert read_task([task("tags", "a"), "b"], "") is None
+
+
+def test_a_turn_after_a_task_is_not_part_of_a_task() -> None:
+    assert read_task([task("tags", "a")], "") is not None and read_task([task("tags", "a"), "b"], "") is None
 
 
 def test_a_task_is_cut_no_further_than_necessary() -> None:

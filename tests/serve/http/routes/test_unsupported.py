@@ -8,7 +8,7 @@ import pytest
 from graph.answer.prompt import NOT_FOUND
 from tests.fakes import ChatServer
 from tests.serve.conftest import Stack
-from tests.serve.http.running import Running
+from tests.serve.http.running import Running, events_of
 
 TURNS = {"messages": [{"role": "user", "content": "Who built the Lantern?"}]}
 SEARCH = {"type": "file_search", "vector_store_ids": ["index"]}
@@ -33,8 +33,7 @@ def answer_of(running: Running, api: str, stream: bool, **retrieval: Any) -> dic
     assert response.status_code == 200, response.text
     if not stream:
         return READ[api](response.json())
-    lines = [line.removeprefix("data: ") for line in response.text.splitlines() if line.startswith("data: {")]
-    return READ[api](JOIN[api]([json.loads(line) for line in lines]))
+    return READ[api](JOIN[api](events_of(response)))
 
 
 def read_chat(whole: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +137,8 @@ def test_an_answer_whose_sentences_are_all_dropped_is_replaced_by_not_found(
     assert answer["content"] == NOT_FOUND and answer["marks"] == []
     assert [each["text"] for each in answer["unsupported"]] == [UNSUPPORTED]
     assert answer_of(running, api, stream)["content"] == UNSUPPORTED
+    headed, _ = stack(f"###Reason: {SUPPORTED_PARTS[0]} ###Answer: # Yard\n\n{UNSUPPORTED}")
+    assert answer_of(headed, api, stream, unsupported="drop")["content"] == f"# Yard\n\n{NOT_FOUND}"
 
 
 @pytest.mark.parametrize("api", list(PATHS))
@@ -153,8 +154,8 @@ def test_a_request_overrides_the_servers_setting(stack: Stack, api: str) -> None
 def test_a_stream_that_drops_unsupported_sentences_arrives_in_paragraphs(stack: Stack) -> None:
     running, _ = stack(f"Yes, it is so [1]. {UNSUPPORTED}\n\nSo it ends. It does.")
     body = {"model": "tiny", "stream": True, "retrieval": {"unsupported": "drop"}, **TURNS}
-    lines = running.post("/v1/chat/completions", json=body).text.splitlines()
-    deltas = [json.loads(line[6:])["choices"][0]["delta"] for line in lines if line.startswith("data: {")]
+    events = events_of(running.post("/v1/chat/completions", json=body))
+    deltas = [event["choices"][0]["delta"] for event in events]
     assert [delta["content"] for delta in deltas if delta.get("content")] == [
         "Yes, it is so [1].",
         "\n\nSo it ends. It does.",
@@ -167,8 +168,7 @@ def test_each_of_several_choices_is_checked_separately(stack: Stack) -> None:
         body = {"model": "tiny", "n": 2, "stream": stream, "retrieval": {"unsupported": "drop"}, **TURNS}
         response = running.post("/v1/chat/completions", json=body)
         if stream:
-            lines = [line[6:] for line in response.text.splitlines() if line.startswith("data: {")]
-            messages = [choice["delta"] for choice in json.loads(lines[-1])["choices"]]
+            messages = [choice["delta"] for choice in events_of(response)[-1]["choices"]]
         else:
             messages = [choice["message"] for choice in response.json()["choices"]]
             assert [each["content"] for each in messages] == ["So it is [1]."] * 2

@@ -59,10 +59,7 @@ def test_reading_does_not_block_chat_and_ends_when_the_client_disconnects(
 
 
 def test_a_file_that_takes_too_long_is_refused_and_named(isles: Path) -> None:
-    with (
-        chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True, file_seconds=0.2) as running,
-    ):
+    with serving(isles, None, writable=True, file_seconds=0.2) as running:
         response = running.post("/v1/documents/files", files={"files": ("endless.pdf", ENDLESS_PDF)})
         assert response.status_code == 400 and response.json()["error"]["code"] == "unreadable"
         assert "endless.pdf: not read in 0.2 s of processor time" in response.json()["error"]["message"]
@@ -124,10 +121,7 @@ def notes(running: Running) -> list[str]:
 
 
 def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_later(isles: Path) -> None:
-    with (
-        chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", writable=True, write_wait_s=0.3) as running,
-    ):
+    with serving(isles, None, writable=True, write_wait_s=0.3) as running:
         with writer_lock(isles):
             for response in (
                 running.post("/v1/documents/files", files=note(1)),
@@ -142,10 +136,7 @@ def test_an_upload_that_waits_too_long_gets_a_retry_time_and_is_not_written_late
 
 
 def test_a_read_only_server_reserves_no_capacity_for_writers(isles: Path) -> None:
-    with (
-        chat_server(lambda body, number: "x") as upstream,
-        serving(isles, f"openai:t@{upstream.url}", capacity=1, queue=0) as running,
-    ):
+    with serving(isles, None, capacity=1, queue=0) as running:
         head = b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
         with socket.create_connection(("127.0.0.1", running.port)) as silent:
             silent.sendall(head)

@@ -2,12 +2,14 @@
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
+from graph.answer.prompt import NOT_FOUND
 from graph.build.build import build_index
 from graph.documents.questions import read_questions
 from graph.documents.read import read_documents
@@ -119,19 +121,42 @@ def test_if_the_window_is_unknown_a_refused_prompt_is_retried_with_fewer_passage
     assert '"left_out":2' in response.text.replace(" ", "") and '"excerpts":3' in response.text.replace(" ", "")
 
 
-def test_a_prompt_that_is_always_refused_is_reported_with_a_remedy(stack: Stack) -> None:
+def test_a_long_question_without_evidence_is_answered_without_the_model(stack: Stack) -> None:
+    running, upstream = stack(window=40)
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "why " * 100}], "retrieval": {"abstain": 0}}
+    response = running.post("/v1/chat/completions", json=body)
+    assert response.status_code == 200, response.text
+    assert response.json()["choices"][0]["message"]["content"] == NOT_FOUND and upstream.requests == []
+
+
+def test_tokens_of_excerpts_are_counted_in_a_thread(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A llama.cpp server counts them, one request for each excerpt, which would block the event loop."""
+    running, _ = stack()
+    threads = []
+
+    def count(text: str) -> int:
+        threads.append(threading.current_thread().name)
+        return len(text.split())
+
+    monkeypatch.setattr(running.services.backend.language_model("tiny"), "count_tokens", count)
+    body = {"model": "tiny", "messages": ASK, "retrieval": {"max_context_tokens": 100}}
+    assert running.post("/v1/chat/completions", json=body).json()["retrieval"]["excerpts"] > 0
+    assert len(threads) >= 3 and all(name.startswith("retrieve") for name in threads), threads
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_is_always_refused_is_reported_with_a_remedy(stack: Stack, stream: bool) -> None:
     running, upstream = stack(refuses_more_than(10))
-    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
+    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
     error = response.json()["error"]
     assert (response.status_code, error["code"], len(upstream.requests)) == (400, "prompt_too_long", 4)
     assert "maximum context length is 10" in error["message"] and "larger window" in error["message"]
 
 
-def test_a_refusal_for_another_reason_is_not_retried(stack: Stack) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_refusal_for_another_reason_is_reported_and_not_retried(stack: Stack, stream: bool) -> None:
     running, upstream = stack(lambda body, number: (400, json.dumps({"error": {"message": "n must be 1"}})))
-    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK})
-    assert (response.status_code, response.json()["error"]["code"], len(upstream.requests)) == (
-        400,
-        "refused_by_model",
-        1,
-    )
+    response = running.post("/v1/chat/completions", json={"model": "tiny", "messages": ASK, "stream": stream})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], len(upstream.requests)) == (400, "refused_by_model", 1)
+    assert "n must be 1" in error["message"]

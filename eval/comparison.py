@@ -114,7 +114,8 @@ class PolicyResult:
 
 @dataclass(frozen=True)
 class Measure:
-    """One quantity per row for each policy that has it; `clusters` are the rows' questions. A `share` is from 0 to 1 and printed as a percentage."""
+    """One quantity per row for each policy that has it; `clusters` are the rows' questions. If `share` is true, the values are from 0 to 1
+    and printed as percentages."""
 
     name: str
     clusters: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""`make figures`: draw the figures of docs/figures from the tables of docs/results.md, benchmarks/figures/data and the losses themselves.
+"""`make figures`: draw the figures of docs/figures from the tables in docs/results.md, the files in benchmarks/figures/data and the losses in train/.
 
 PYTHONPATH=. python -P -m benchmarks.figures [--out docs/figures]
 """

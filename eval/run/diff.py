@@ -38,7 +38,7 @@ def diff_runs(a: Path, b: Path, seed: int = 0) -> list[Difference]:
             check_same_questions(questions_a[task], questions_b[task])
     shared = [key for key in values_a if key in values_b]
     if not shared:
-        found = f"{a} and {b} have no task, system and metric in common"
+        found = f"{a} and {b} have no combination of task, system and metric in common"
         raise UserError(found, "runs of the same configuration", "compare runs that share a task, system and metric")
     pairs = {key: paired_values(values_b[key], values_a[key]) for key in shared}
     measured = {key: pair for key, pair in pairs.items() if pair[0]}

@@ -278,7 +278,7 @@ def test_a_run_that_is_clearly_better_is_reported_as_better(tmp_path):
     [
         ({**ROW, "id": "2"}, r"2 questions are in only one of A and B; the first, '1', is not in B"),
         ({**ROW, "question": "When?"}, r"question '1' is 'Who\?' in A and 'When\?' in B"),
-        ({**ROW, "task": "u"}, r"have no task, system and metric in common"),
+        ({**ROW, "task": "u"}, r"have no combination of task, system and metric in common"),
         ({**ROW, "value": float("nan")}, r"values.jsonl line 1: 'value' is nan\. Expected a number or null"),
         ({**ROW, "value": "1"}, r"line 1: 'value' is '1'"),
         ({key: value for key, value in ROW.items() if key != "metric"}, r"line 1: 'metric' is None"),

@@ -52,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def correct_server(run: Path) -> Iterator[str]:
-    """A server of smollm2 and its adapter `sft`; `forgotten` is another name of the base, like an adapter that was not loaded."""
+    """A server of smollm2 and its adapter `sft`; `forgotten` is a second name for the base, to simulate an adapter that was not loaded."""
     with serving(Path(resolve("smollm2")), 1024, "smollm2 forgotten", (*FLOAT32, f"sft={run}")) as server:
         yield server.url
 

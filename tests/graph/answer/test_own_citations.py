@@ -1,4 +1,4 @@
-"""The citations of a response: those that repeat the prompt's example or stand in a thinking block do not count."""
+"""The citations of a response: those that repeat the prompt's example or appear in a thinking block do not count."""
 
 import pytest
 
@@ -22,7 +22,7 @@ FORM = "###Reason: {} ###Answer: {}"
         "<think>Tarn [1]</think>Tarn",
     ],
 )
-def test_citations_that_repeat_the_prompt_or_stand_in_a_thinking_block_do_not_count(response: str) -> None:
+def test_citations_that_repeat_the_prompt_or_appear_in_a_thinking_block_do_not_count(response: str) -> None:
     assert own_citations(response, 2) == ((), ())
 
 

@@ -38,19 +38,19 @@ def remote_xlsx(address: str) -> bytes:
     return made.bytes_of(book)
 
 
-def remote_pdf(address: str, program: str) -> bytes:
+def remote_pdf(address: str, created: str) -> bytes:
     """A PDF whose actions launch a program, run JavaScript and open an address, with a shell script attached."""
     writer = PdfWriter()
     writer.append(PdfReader(BytesIO(made.pdf_pages([TEXT]))))
-    script = TextStringObject(f"app.launchURL('{address}/script'); app.execMenuItem('{program}');")
-    launch = {"/S": NameObject("/Launch"), "/F": TextStringObject(program)}
+    script = TextStringObject(f"app.launchURL('{address}/script'); app.execMenuItem('{created}');")
+    launch = {"/S": NameObject("/Launch"), "/F": TextStringObject(created)}
     open_address = {"/S": NameObject("/URI"), "/URI": TextStringObject(f"{address}/action")}
     run_script = {"/S": NameObject("/JavaScript"), "/JS": script}
     writer.pages[0][NameObject("/AA")] = DictionaryObject(
         {NameObject("/O"): _dictionary(run_script), NameObject("/C"): _dictionary(open_address)}
     )
     writer.root_object[NameObject("/OpenAction")] = _dictionary(launch)
-    writer.add_attachment("run.sh", f"touch {program}".encode())
+    writer.add_attachment("run.sh", f"touch {created}".encode())
     out = BytesIO()
     writer.write(out)
     return out.getvalue()
@@ -85,19 +85,19 @@ def remote_notebook(address: str) -> bytes:
 
 
 REMOTE: dict[str, Callable[[str, str], bytes]] = {
-    "remote.docx": lambda address, program: made.remote_docx(address),
-    "remote.docm": lambda address, program: made.with_macros(
-        made.remote_docx(address), made.DOCX_TYPE, made.DOCM_TYPE, "word", program
+    "remote.docx": lambda address, created: made.remote_docx(address),
+    "remote.docm": lambda address, created: made.with_macros(
+        made.remote_docx(address), made.DOCX_TYPE, made.DOCM_TYPE, "word", created
     ),
-    "remote.pptx": lambda address, program: remote_pptx(address),
-    "remote.xlsx": lambda address, program: remote_xlsx(address),
+    "remote.pptx": lambda address, created: remote_pptx(address),
+    "remote.xlsx": lambda address, created: remote_xlsx(address),
     "remote.pdf": remote_pdf,
-    "remote.html": lambda address, program: remote_html(address),
-    "remote.epub": lambda address, program: made.epub([remote_html(address).decode()]),
-    "remote.eml": lambda address, program: made.message("", remote_html(address).decode()),
-    "remote.ipynb": lambda address, program: remote_notebook(address),
-    "remote.md": lambda address, program: (
-        f"---\nicon: !!python/object/apply:os.system ['touch {program}']\n---\n{TEXT} ![]({address}/img)".encode()
+    "remote.html": lambda address, created: remote_html(address),
+    "remote.epub": lambda address, created: made.epub([remote_html(address).decode()]),
+    "remote.eml": lambda address, created: made.message("", remote_html(address).decode()),
+    "remote.ipynb": lambda address, created: remote_notebook(address),
+    "remote.md": lambda address, created: (
+        f"---\nicon: !!python/object/apply:os.system ['touch {created}']\n---\n{TEXT} ![]({address}/img)".encode()
     ),
 }
 """For each file name, a function that returns the file's bytes, given a server's address and the path of a file that a program would create."""

@@ -17,7 +17,7 @@ MAX_TOKENS = 32
 
 
 def citations_of(text: str, raw_annotations: list[Any]) -> list[tuple[str, str, str, str]]:
-    """The type, file name, URL and cited text of every annotation."""
+    """The type, file name, URL and mark (such as [1]) of every annotation."""
     annotations = [
         AnnotationFileCitation.model_validate(each if isinstance(each, dict) else each.model_dump())
         for each in raw_annotations

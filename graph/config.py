@@ -74,7 +74,7 @@ def read_yaml(file: Path) -> dict[str, Any]:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as problem:
         raise unreadable(file, problem, "a YAML file of settings") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as problem:
+    except (ValueError, yaml.YAMLError) as problem:  # ValueError: not UTF-8, or a date such as 2024-02-30
         reason = " ".join(str(problem).split())
         raise UserError(f"{file}: not valid YAML ({reason})", "a mapping of settings", "fix the file") from None
     if values is None:
@@ -107,10 +107,10 @@ def set_value(values: dict[str, Any], override: str) -> None:
 
 
 def read_scalar(text: str) -> Any:
-    """One value in YAML; `1e-5` is a number here (it is text in YAML 1.1), and quoted values and invalid YAML are text."""
+    """One value in YAML; `1e-5` is a number here (it is text in YAML 1.1), and quoted values and invalid YAML, such as 2024-02-30, are text."""
     try:
         value = yaml.safe_load(text)
-    except yaml.YAMLError:
+    except (ValueError, yaml.YAMLError):
         return text
     if isinstance(value, str) and value == text.strip():
         try:

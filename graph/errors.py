@@ -15,6 +15,8 @@ MIN_SIMILARITY = 0.6
 _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"did you mean|\w+ should ")
 """An expectation that is already a sentence: a question, or pydantic's "List should have at least 1 item"."""
+_STOPS = re.compile(r"(?<![\s./\\])[.;][.; ]*$")
+"""The full stops at the end of a sentence, but not a folder's name there: ".", ".." or "a/.."."""
 _COMMANDS = ("pip", "modegraph")
 
 
@@ -49,9 +51,9 @@ class UserError(Exception):
 
     def __init__(self, found: str, expected: str, remedy: str) -> None:
         expectation = expected if not expected or _SENTENCE.match(expected) else f"Expected {expected}"
-        sentences = [part.rstrip(".; ") for part in (found, _capital(expectation), _capital(remedy)) if part]
-        message = " ".join(part if part.endswith("?") else f"{part}." for part in sentences)
-        super().__init__(redact(message.removesuffix(".")))
+        parts = [_STOPS.sub("", part.rstrip()) for part in (found, _capital(expectation), _capital(remedy)) if part]
+        sentences = [part if part.endswith(("?", ".")) else f"{part}." for part in parts[:-1]]
+        super().__init__(redact(" ".join([*sentences, *parts[-1:]])))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as its message, since an error may come from another process."""

@@ -291,23 +291,24 @@ MAX_LISTED = 8
 
 
 def find_passage(index: Index, name: str) -> int:
-    """The row of the passage whose id is `name` or uniquely starts with it, or of the only passage of the document `name`; else UserError."""
+    """The row of the passage whose id is `name`, of the only passage of the document `name`, or of the only passage whose id starts with `name`;
+    else UserError."""
     prefix = name.strip().casefold()
     ids = index.data.passage_ids
     rows = [row for row, identity in enumerate(ids) if identity.startswith(prefix)] if prefix else []
-    if len(rows) == 1:
-        return rows[0]
-    if rows:
-        found = f"passage {name!r}: {len(rows):,} ids start with it"
-        some = [ids[row] for row in rows[:MAX_LISTED]]
-        raise UserError(found, _one_of(some, len(rows)), "give more digits")
     inside = index.passages_of(name)
+    if len(rows) == 1 and (not inside or ids[rows[0]] == prefix):
+        return rows[0]
     if len(inside) == 1:
         return int(index.rows_of(inside)[0])
     if inside:
         found = f"passage {name!r}: a document of {len(inside):,} passages"
         listed = [f"{shown_id(each.id)} ({each.start}–{each.end})" for each in inside[:MAX_LISTED]]
         raise UserError(found, _one_of(listed, len(inside)), "give the id of a passage")
+    if rows:
+        found = f"passage {name!r}: {len(rows):,} ids start with it"
+        some = [ids[row] for row in rows[:MAX_LISTED]]
+        raise UserError(found, _one_of(some, len(rows)), "give more digits")
     raise UserError(
         f"passage {name!r}: not in {index.folder}",
         "the id of a passage, or its first digits",

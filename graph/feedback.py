@@ -150,13 +150,16 @@ CREATE INDEX IF NOT EXISTS feedback_of_user ON feedback (user);
 PRAGMA user_version = {FEEDBACK_FORMAT};
 COMMIT;
 """
+_USED_BYTES = (
+    "SELECT (page_count - freelist_count) * page_size FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
+)
 _COLUMNS = 'id, "user", at, consent, kind, question, content'
 _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """SQLite's codes for a file that is damaged, not a database, or without the table; 0 marks an error that this module raises."""
 
 
 class FeedbackFile:
-    """The entries for the index in `folder`, in a file of at most about `max_bytes`; safe for several threads and processes.
+    """The entries for the index in `folder`, at most about `max_bytes` of them; safe for several threads and processes.
 
     Every method raises UserError for a file that cannot be read, and DiskFull when there is no space.
     """
@@ -165,11 +168,11 @@ class FeedbackFile:
         self._file, self._max_bytes = folder / FEEDBACK, max_bytes
 
     def add(self, entry: Feedback) -> None:
-        """Store an entry; FeedbackFull when the file has reached its limit."""
-        if self._file.exists() and self._file.stat().st_size >= self._max_bytes:
-            raise FeedbackFull
+        """Store an entry; FeedbackFull when the entries have reached their limit. Pages that a deletion freed do not count."""
         row = row_of(entry)
         with open_feedback_file(self._file, "rwc") as database, database:
+            if database.execute(_USED_BYTES).fetchone()[0] >= self._max_bytes:
+                raise FeedbackFull
             database.execute(f"INSERT INTO feedback ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def all(self) -> list[Feedback]:

@@ -51,7 +51,7 @@ def _table_rows(documents: Any) -> Iterable[Any]:
 
 
 def _document_row(item: Any, number: int) -> Mapping[str, Any]:
-    """An item as a row, without the columns whose value is missing."""
+    """An item as a row, without the columns and the metadata whose value is missing."""
     if isinstance(item, Document):
         return {"id": item.source, "title": item.title, "text": item.text, "metadata": dict(item.metadata)}
     for name in ("_asdict", "to_dict"):
@@ -60,7 +60,13 @@ def _document_row(item: Any, number: int) -> Mapping[str, Any]:
     if not isinstance(item, Mapping):
         found = f"document {number} is a {type(item).__name__}"
         raise UserError(found, EXPECTED_DOCUMENTS, "give an mg.Document or a dict")
-    return {key: item[key] for key in DOCUMENT_COLUMNS if key in item and not _is_missing(item[key])}
+    row = _without_missing({key: item[key] for key in DOCUMENT_COLUMNS if key in item})
+    metadata = row.get("metadata")
+    return {**row, "metadata": _without_missing(metadata)} if isinstance(metadata, Mapping) else row
+
+
+def _without_missing(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if not _is_missing(value)}
 
 
 def _is_missing(value: Any) -> bool:

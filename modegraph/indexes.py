@@ -19,7 +19,7 @@ from graph.documents.parse.formats import Limits
 from graph.documents.parse.ocr import Ocr, ocr_settings
 from graph.documents.read import present_in
 from graph.errors import UserError
-from graph.index.index import FreshIndex
+from graph.index.index import FreshIndex, row_of
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.console import counted
@@ -208,10 +208,10 @@ class Index:
         return {name: table.to_pandas() for name, table in tables.items()}
 
     def __len__(self) -> int:
-        return len(self.sources)
+        return len(self.current().data.document_sources)
 
     def __contains__(self, source: object) -> bool:
-        return source in self.sources
+        return isinstance(source, str) and row_of(self.current().data, "document", source) is not None
 
     def __repr__(self) -> str:
         return f"Index({str(self.folder)!r}, {counted(len(self), 'document')}, generation {self.generation})"

@@ -15,8 +15,16 @@ from typing import Any, Literal, NamedTuple
 from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import CitationGate, Mark, check_citations
 from graph.answer.context import rank_excerpts, token_budget
-from graph.answer.prompt import NOT_FOUND, REASON_KIND, FormSplitter, Kind, Part, with_title
-from graph.answer.support import Handling, NotChecked, SupportChecker, SupportGate, Unsupported, is_only_headings
+from graph.answer.prompt import NOT_FOUND, FormSplitter, Part, with_title
+from graph.answer.support import (
+    Handling,
+    NotChecked,
+    SupportChecker,
+    SupportGate,
+    Unsupported,
+    is_only_headings,
+    statements_of,
+)
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.text.prompting import quote
@@ -68,8 +76,8 @@ class MessageParts:
     `handling` decides what happens to sentences that the passages do not support. With "drop", the verifier checks each paragraph as it ends,
     and if no sentence of the answer remains, the answer becomes "not in the documents"; with "mark", the whole text is checked at the end;
     with "ignore", nothing is checked. With `fallback`, a note and the best passage are appended to text without an answer, unless the client set
-    the format or the model called a tool. `question` is the question that the text answers. With `reason`, only sections of this kind are
-    shown as reasoning.
+    the format or the model called a tool. `question` is the question that the text answers. Without `thinking`, a thinking block is
+    not shown.
     """
 
     def __init__(
@@ -80,9 +88,9 @@ class MessageParts:
         verifier: Verifier | None = None,
         fallback: bool = False,
         question: str = "",
-        reason: Kind | None = None,
+        thinking: bool = True,
     ) -> None:
-        self._excerpts, self._question, self._reason = excerpts, question, reason
+        self._excerpts, self._question, self._thinking = excerpts, question, thinking
         self._fallback = fallback and form
         self._splitter = FormSplitter() if form else None
         checker = SupportChecker(excerpts, None if handling == "ignore" else verifier, question)
@@ -129,13 +137,14 @@ class MessageParts:
 
     def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
         """The sentences found in the passages for an answer that cites nothing, in the answer's order; `checks` are the checks of the complete text."""
-        content = self._content.shown
+        statements = statements_of(self._content.shown, len(self._excerpts), self._question)
+        ends = {statement.text: statement.end for statement in reversed(list(statements))}
         found = [
             Attribution(Mark(number, end, end), cited.sentence(quoted), quoted.statement)
             for number, cited in self._cited(checks).items()
             if cited.attributed
             for quoted in cited.quotes
-            for end in [content.index(quoted.statement) + len(quoted.statement)]
+            for end in [ends[quoted.statement]]
         ]
         return sorted(found, key=lambda each: each.mark.start)
 
@@ -169,7 +178,7 @@ class MessageParts:
         for part in parts:
             if part.is_reasoning:
                 content += self._content.finish()
-                if self._reason in (None, part.kind):
+                if self._thinking or part.kind != "thinking":
                     reasoning += self._reasoning.feed(part)
             else:
                 reasoning += self._reasoning.finish()
@@ -338,7 +347,7 @@ async def stream_answer(
             )
         else:
             chunks = not_found_chunks({"model": name})
-        parts = MessageParts(prompt.excerpts, form=True, reason=REASON_KIND[prompt.form])
+        parts = MessageParts(prompt.excerpts, form=True, thinking=False)
         async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
             async for chunk in open_chunks:
                 usage = chunk.get("usage") or usage

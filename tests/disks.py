@@ -25,6 +25,9 @@ class SmallDisk:
         pages = max(1, -(-int(used + free_bytes) // found.f_frsize))
         _run("mount", "-o", f"remount,size={pages * found.f_frsize}", str(self.folder))
 
+    def make_read_only(self) -> None:
+        _run("mount", "-o", "remount,ro", str(self.folder))
+
 
 @contextmanager
 def mounted_disk(folder: Path) -> Iterator[SmallDisk]:

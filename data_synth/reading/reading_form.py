@@ -44,12 +44,15 @@ def score_reading(text: str, answers: Sequence[str], gold: Collection[int], pass
     0.0
     >>> score_reading("not in the documents", [], set(), 3).exact
     1.0
+    >>> score_reading("Unknown [1]", ["unknown"], {1}, 3).refuses
+    0.0
     """
     answer = short_answer(text)
-    refuses = is_no_answer(answer)
+    exact = exact_match(answer, answers) if answer else 0.0
+    refuses = is_no_answer(answer) and not exact
     cited = own_citations(text, passages).existing
     if answers:
-        exact, f1 = (0.0, 0.0) if refuses else (exact_match(answer, answers), token_f1(answer, answers))
+        f1 = 0.0 if refuses else token_f1(answer, answers)
     else:
         exact = f1 = float(refuses)
     cites_gold = bool(cited) and all(number in gold for number in cited)

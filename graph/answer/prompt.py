@@ -14,6 +14,7 @@ from typing import Literal
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import END_OF_THINKING, THINK
 from graph.text.sentences import spell_out_rows
+from graph.text.word_forms import unspaced_runs
 from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
@@ -28,7 +29,7 @@ _NEXT: Mapping[Kind, Mapping[str, Kind]] = {
     "answer": {REASON: "rest", ANSWER: "rest"},
     "rest": {REASON: "rest", ANSWER: "rest"},
 }
-"""The markers that end a section, and the section that each begins. In the lead, a marker counts only at the start."""
+"""The markers that end a section, and the section that each begins. In the lead, a marker counts only at the start; an empty answer ends as a reason does."""
 _MARKER = {kind: re.compile("|".join(map(re.escape, markers))) for kind, markers in _NEXT.items()}
 _PREFIXES = {
     kind: [marker[:n] for marker in markers for n in range(len(marker) - 1, 0, -1)] for kind, markers in _NEXT.items()
@@ -110,7 +111,8 @@ class FormSplitter:
         return len(text)
 
     def _start_section(self, marker: re.Match[str]) -> int:
-        self._kind = _NEXT[self._kind][marker[0]]
+        ended = "reason" if self._kind == "answer" and not self._keeps_spaces else self._kind
+        self._kind = _NEXT[ended][marker[0]]
         self._section, self._keeps_spaces, self._spaces = self._section + 1, False, []
         if self._kind != "lead":
             self._parts.append(Part(self._section, self._kind, ""))
@@ -151,8 +153,6 @@ PROMPTS: Mapping[AnswerForm, str] = {
     "quoted": "graph/answer_quoted.txt",
     "reasoned": "graph/answer.txt",
 }
-REASON_KIND: Mapping[AnswerForm, Kind] = {"cited": "reason", "quoted": "rest", "reasoned": "reason"}
-"""The kind of section that contains the reason."""
 NOT_FOUND = "not in the documents"
 _CITES = re.compile(r"\[\d+\]\s*\Z")
 _NO_ANSWERS = frozenset({"", NOT_FOUND, "not found", "unknown", "n/a", "i don't know"})
@@ -230,14 +230,14 @@ def format_answer(reason: str, answer: str) -> str:
 def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
     """Parse "###Reason: … ###Answer: …", ignoring a thinking block before it.
 
-    Well formed means one of each marker, text after each, and an answer of one line. If the text is cut before the answer, the answer
-    is empty; if there are several answers, the first counts. In the form "quoted", the parts are in reverse order;
+    The answer is the first answer section that is not empty, else the text before the first marker; the reason is all other text.
+    Well formed means one of each marker, text after each, and an answer of one line. In the form "quoted", the parts are in reverse order;
     in "cited", one line that ends with a citation is well formed. In both, one line that states that there is no answer is also well formed.
     """
     parts = [part for part in split_form(text) if part.kind != "thinking"]
-    reason = "\n\n".join(part.text for part in parts if part.kind == REASON_KIND[form] and part.text)
-    answers = [part.text for kind in ("answer", "text") for part in parts if part.kind == kind]
-    answer = answers[0].strip() if answers else ""
+    answers = [part for kind in ("answer", "text") for part in parts if part.kind == kind and part.text]
+    answer = answers[0].text.strip() if answers else ""
+    reason = "\n\n".join(part.text for part in parts if part.text and part not in answers[:1])
     kinds = [part.kind for part in parts]
     bare = kinds == ["text"] and form != "reasoned" and is_no_answer(answer)
     if form == "cited":
@@ -250,5 +250,8 @@ def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
 
 def with_title(excerpt: Excerpt) -> str:
     """The excerpt's text, preceded by its title unless the text starts with the title."""
-    title = excerpt.title.strip()
-    return excerpt.text if not title or excerpt.text.lstrip("# ").startswith(title) else f"{title}: {excerpt.text}"
+    title, beginning = excerpt.title.strip(), excerpt.text.lstrip("# ")
+    following = beginning[len(title) : len(title) + 1]
+    is_inside_word = following.isalnum() and not unspaced_runs(following)
+    repeats = beginning.startswith(title) and not is_inside_word
+    return excerpt.text if not title or repeats else f"{title}: {excerpt.text}"

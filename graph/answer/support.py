@@ -124,7 +124,7 @@ class SupportChecker:
         ]
 
     def not_checked(self, part: str, text: str) -> list[NotChecked]:
-        """The sentences of a text (with checked citations) that cannot be judged, except those that say that something is not in the documents."""
+        """The sentences of a text (with checked citations) that cannot be judged, except those that say only that something is not in the documents."""
         return [
             NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
             for sentence in self._statements(text)
@@ -151,7 +151,7 @@ class SupportChecker:
                 yield sentence, float(self._verifier.judge([sentence.claim], self._premise(sentence))[0])
 
     def _statements(self, text: str) -> Iterator[Statement]:
-        """The sentences to judge, without those that say that something is not in the documents."""
+        """The sentences to judge, without those that say only that something is not in the documents."""
         if self._verifier is not None and self._excerpts:
             for sentence in statements_of(text, len(self._excerpts), self._question):
                 if not refuses(sentence.words):
@@ -216,7 +216,7 @@ def statements_of(text: str, passages: int, question: str = "") -> Iterator[Stat
 
 
 def can_be_checked(claim: str) -> bool:
-    """Whether a claim is checked: a verifier can judge it, and it does not say that something is not in the documents.
+    """Whether a claim is checked: a verifier can judge it, and it does not say only that something is not in the documents.
 
     >>> [can_be_checked(each) for each in ("The ferry sank in 1911.", "In 1911.", "Паром затонул в 1911 году.")]
     [True, False, False]
@@ -234,9 +234,18 @@ def obstacle_to(claim: str) -> Obstacle | None:
     return "says too little" if len(claim.split()) < MIN_WORDS or len(words.content) < MIN_CONTENT_WORDS else None
 
 
+_CLAUSE_END = re.compile(rf"[;:—]|\b(?:although|but|though|whereas|while|yet)\b|(?<={NOT_FOUND})(?:,| and\b)")
+
+
 def refuses(words: str) -> bool:
-    """Whether a sentence says that something is not in the documents."""
-    return NOT_FOUND in words.casefold()
+    """Whether a sentence says that something is not in the documents, and nothing else.
+
+    >>> refuses("Sadly, its price is not in the documents."), refuses("Its price is not in the documents, but it cost 5,000 pounds.")
+    (True, False)
+    """
+    plain = words.casefold()
+    clauses = _CLAUSE_END.split(plain)
+    return NOT_FOUND in plain and all(NOT_FOUND in each or len(each.split()) < MIN_WORDS for each in clauses)
 
 
 def _is_foreign_script(words: Words) -> bool:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graph.answer.overlap import OVERLAP, Wording, overlaps
-from graph.text.sentences import Cells, Unit, header_at_end, spell_out_rows, split_units
+from graph.text.sentences import Cells, Unit, headers_at, spell_out_rows, split_units
 from graph.text.word_forms import OPPOSITES, Words, form
 from graph.trees import Forest, forest_logits, probabilities, read_forest, save_forest, trained_file
 from graph.types import Floats
@@ -206,13 +206,14 @@ def windows(text: str, header: Cells = (), chars: int = WINDOW_CHARS) -> Iterato
 
     Every window but the last ends after a blank if it contains one.
     """
-    start = 0
-    while start < len(text):
-        end = start + chars
+    starts, end = list[int](), 0
+    while end < len(text):
+        starts.append(end)
+        end = end + chars
         if end < len(text):
-            end = max(text.rfind(blank, start, end) + 1 for blank in "\n ") or end
-        yield start, text[start:end], header
-        start, header = end, header_at_end(text[start:end], header)
+            end = max(text.rfind(blank, starts[-1], end) + 1 for blank in "\n ") or end
+    for start, stop, head in zip(starts, [*starts[1:], len(text)], headers_at(text, starts, header), strict=True):
+        yield start, text[start:stop], head
 
 
 def claim_features(claim: str, premise: Premise) -> Floats:

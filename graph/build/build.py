@@ -3,9 +3,9 @@ where it stopped.
 
 `build_index` adds documents for one caller; `edit_index` applies the edits of all waiting callers together."""
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from graph.build.read_passages import (
     read_waiting,
     reading_facts,
 )
-from graph.build.stores import check_index_encoder, has_store, open_for_writing, read_settings, store_settings
+from graph.build.stores import has_store, open_for_writing, read_settings, store_encoder, store_settings
 from graph.documents.split import split_passages
 from graph.errors import UserError
 from graph.extract.extraction import ReadDocuments
@@ -91,6 +91,7 @@ def build_index(
     encoder or the extractor's model differs from that of the index. Also raises UserError when a model stops answering; `resume` then continues.
     """
     folder = Path(folder)
+    existed = folder.exists()
     was_empty = _prepare_folder(folder)
     started = time.perf_counter()
     is_new = committed = False
@@ -110,7 +111,7 @@ def build_index(
         if committed:
             say(f"{folder}: interrupted, but the work done so far is saved; continue with: modegraph resume {folder}")
         elif is_new:
-            shutil.rmtree(folder)
+            _remove_files(folder, existed)
         raise
     return report_of(data, facts, (*counts, deleted), (read_done - started, time.perf_counter() - read_done))
 
@@ -151,12 +152,12 @@ def open_tools(
     workers: Workers = THIS_PROCESS,
     retry: bool = False,
 ) -> Tools:
-    """The encoder, extractor and summariser that the settings name, checked against the index.
+    """The encoder, extractor and summariser that the settings name. The encoder is checked against the index, and stored in it.
 
     With `retry`, the extractor is also opened if only quarantined passages need it.
     """
     encoder = open_encoder(settings.encoder)
-    check_index_encoder(store, encoder, folder)
+    store_encoder(store, encoder, folder)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
     needed = store.sources_to_extract() or (retry and store.count("quarantine"))
     read = open_extractor(folder, store, settings, split, open_model, workers) if needed else None
@@ -196,8 +197,6 @@ def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettin
     saved = save_arrays(folder, generation, data, facts, settings.merge_factor, settings.ann_rows, compact, last.base)
     with store.transaction():
         publish(folder, saved)
-        store.set_meta("encoder", encoder.fingerprint)
-        store.set_meta("prompts", asdict(encoder.prompts))
         store.note_derived(generation)
     pending.drop()
     return data
@@ -246,7 +245,11 @@ def _base_of_edit(folder: Path, manifest: Manifest, changed: int) -> Base | None
 
 
 def _stale_passages(store: Store, last: _LastGeneration) -> int:
-    """The number of passages added or removed since communities were detected."""
+    """The number of passages added or removed since communities were detected.
+
+    If an edit adds and removes none, but replaces documents (their metadata, say), this includes the passages of these documents: they are assigned to
+    communities again.
+    """
     if last.manifest is None or last.data is None:
         return 0
     rows = np.arange(len(last.data.passage_ids))
@@ -254,7 +257,7 @@ def _stale_passages(store: Store, last: _LastGeneration) -> int:
         rows = rows_with_numbers(last.data.passage_document_P, rows_with(last.data.document_sources, last.changed))
     last_ids = ids_at(last.data.passage_ids, rows)
     ids = ChangedRows(store, last.changed).passages().ids
-    return last.manifest.changed_passages + len(np.setxor1d(last_ids, ids))
+    return last.manifest.changed_passages + (len(np.setxor1d(last_ids, ids)) or len(ids))
 
 
 def _prepare_folder(folder: Path) -> bool:
@@ -269,6 +272,15 @@ def _prepare_folder(folder: Path) -> bool:
     with report_full_disk(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return was_empty
+
+
+def _remove_files(folder: Path, existed: bool) -> None:
+    """Delete the files of a first run that failed, and their folder unless it `existed` before; files that cannot be deleted remain."""
+    with suppress(OSError):
+        for file in folder.iterdir():
+            file.unlink()
+        if not existed:
+            folder.rmdir()
 
 
 def _only_ledger(folder: Path) -> bool:
@@ -342,15 +354,15 @@ def edit_index(
             outcomes = [_apply_edit(store, edit, input_hashes) for edit in edits]
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         read_done = time.perf_counter()
-        is_current = _is_current(folder, store, settings)
-        data = load_arrays(folder, IndexData) if is_current else finish_build(folder, store, tools, settings)
+        current = is_current(folder, store, settings)
+        data = load_arrays(folder, IndexData) if current else finish_build(folder, store, tools, settings)
         facts, seconds = reading_facts(store), (read_done - started, time.perf_counter() - read_done)
     return [
         EditResult(deleted, report_of(data, facts, (*counts, int(deleted)), seconds)) for deleted, counts in outcomes
     ]
 
 
-def _is_current(folder: Path, store: Store, settings: IndexSettings) -> bool:
+def is_current(folder: Path, store: Store, settings: IndexSettings) -> bool:
     """Whether the current generation, if any, was derived from the stored documents with these settings."""
     if not (folder / MANIFEST).exists():
         return False

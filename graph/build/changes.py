@@ -10,7 +10,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 from typing import cast
 
 import numpy as np
@@ -126,10 +127,12 @@ class ChangedRows:
         numbers_K4 = np.array(numbers, np.int64).reshape(-1, 4)
         return ChangedPassages(numbers_K4[:, 0], np.frombuffer(ids, ID_BYTES), column, numbers_K4[:, 1:])
 
-    def passage_text(self, key: int) -> str:
-        query = """SELECT substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)) FROM passages p JOIN documents d USING (source)
-            WHERE p.row = ?"""
-        return self._text(query, key)
+    def passage_texts(self, passages: ChangedPassages) -> Iterator[str]:
+        """The text of each passage, cut from its document, which is read once."""
+        spans = zip(passages.sources, *passages.offsets_K3.T[1:], strict=True)
+        for source, spans_of_document in groupby(spans, itemgetter(0)):
+            text = self._text("SELECT text FROM documents WHERE source = ?", source)
+            yield from (text[start:end] for _, start, end in spans_of_document)
 
     def occurrences(self) -> Ints:
         """Proposition, passage, start and end of each occurrence in these documents: int64[M, 4]."""

@@ -15,7 +15,7 @@ from graph.build.read_passages import no_model
 from graph.build.stores import read_settings
 from graph.errors import UserError
 from graph.feedback import FEEDBACK, open_feedback_file
-from graph.postgres.connect import Connection, database_of, dsn_of, transaction
+from graph.postgres.connect import Connection, database_of, dsn_of, replace_nul, transaction
 from graph.postgres.schema import check_schema, migrate, restart_keys
 from graph.shared.console import track
 from graph.shared.disk import report_full_disk
@@ -41,7 +41,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
     """Copy the rows of an index into a database without an index; return row counts by table. Writers of the index wait meanwhile.
 
     UserError, with nothing copied, when index.sqlite, the ledger or the feedback is damaged, when the rows of the index are already in a database, when
-    the database at `dsn` already has an index or cannot be written to, or when a text contains a NUL character, which PostgreSQL cannot store.
+    the database at `dsn` already has an index or cannot be written to, or when a document contains a NUL character, which PostgreSQL cannot store.
     """
     database = database_of(dsn)
     if has_database(folder):
@@ -129,15 +129,23 @@ def _copy_statement(table: str, columns: Iterable[str], direction: str) -> sql.C
 
 
 def _send(connection: Connection, file: sqlite3.Connection, table: str) -> int:
-    """Copy all rows of an SQLite table into the PostgreSQL table of the same name; return their number."""
+    """Copy the rows of an SQLite table into the PostgreSQL table of the same name; return their number. NUL, which PostgreSQL cannot store, is refused in
+    documents and replaced by U+FFFD elsewhere; a call that contains it is left out, because its checksum would no longer fit.
+    """
     columns, count = _columns(file, table), 0
     names = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor().copy(_copy_statement(table, columns, "FROM STDIN")) as rows:
         rows.set_types(list(columns.values()))
         for row in file.execute(f"SELECT {names} FROM {table} ORDER BY 1"):
             if any(isinstance(value, str) and "\0" in value for value in row):
-                remedy = "remove the character from the document, index it again, then copy"
-                raise UserError(f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can store", remedy)
+                if table == "documents":
+                    remedy = "remove the character from the document, index it again, then copy"
+                    raise UserError(
+                        f"{table} {str(row[0])!r}: a NUL character", "text that PostgreSQL can store", remedy
+                    )
+                if table == CALLS_TABLE:
+                    continue
+                row = tuple(replace_nul(value) if isinstance(value, str) else value for value in row)
             rows.write_row(row)
             count += 1
     return count

@@ -203,7 +203,7 @@ def _passages(rows: ChangedRows, base: IndexData, cache: EmbeddingCache, documen
         numbers_below(base.passage_document_P, documents.before_K[number_K]),
     )
     ids = moved_strings(base.passage_ids, merge, Strings.of_ids(new.ids))
-    texts = moved_strings(base.passage_texts, merge, Strings.of(rows.passage_text(int(key)) for key in new.key_K))
+    texts = moved_strings(base.passage_texts, merge, Strings.of(rows.passage_texts(new)))
     document_P = moved_numbers(base.passage_document_P, merge, documents.merge.inserted_K[number_K], documents.merge)
     orders, starts, ends = (
         moved_numbers(column, merge, new_K)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from unicodedata import normalize
 
-from graph.build.build import finish_build, open_tools
+from graph.build.build import finish_build, is_current, open_tools
 from graph.build.read_passages import no_model, read_quarantined, reading_facts
 from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name, store_settings
 from graph.errors import UserError, did_you_mean
@@ -83,17 +84,28 @@ def delete_documents(
     """Remove documents by source, and everything read only from them; UserError, changing nothing, if a source is unknown."""
     folder = Path(folder)
     settings = read_settings(folder)
+    if not sources:
+        return load_arrays(folder, IndexData)
     with open_for_writing(folder) as store:
         with store.transaction():
-            for source in sources:
-                if not store.delete_document(source):
-                    known = store.sources()
-                    found = f"{folder}: no document {source!r}"
-                    expected = did_you_mean(source, known) or f"one of its {len(known):,} documents"
-                    raise UserError(found, expected, "correct the name; nothing was deleted")
+            for source in _as_stored(folder, store.sources(), sources):
+                store.delete_document(source)
             store.drop_orphans()
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         return finish_build(folder, store, tools, settings)
+
+
+def _as_stored(folder: Path, known: Sequence[str], sources: Sequence[str]) -> set[str]:
+    """These sources as stored: file names of macOS are decomposed, what users type is not. UserError for one that is not known."""
+    stored = {normalize("NFC", each): each for each in known} | {each: each for each in known}
+    found = set()
+    for source in sources:
+        name = stored.get(source) or stored.get(normalize("NFC", source))
+        if name is None:
+            expected = did_you_mean(source, known) or f"one of its {len(known):,} documents"
+            raise UserError(f"{folder}: no document {source!r}", expected, "correct the name; nothing was deleted")
+        found.add(name)
+    return found
 
 
 def resume_build(
@@ -267,15 +279,15 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
     """Free the space of deleted rows and of the previous generation; return the bytes freed (negative if the index grew).
 
     Communities that were carried over by edits are detected again; graphs above FLAT_LIMIT, which edits update only approximately, are rebuilt; vectors are
-    merged into one segment. The files are then those of an index built in one run.
+    merged into one segment. The files are then those of an index built in one run. An interrupted run is finished first.
     """
     folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
-        manifest = read_manifest(folder)
-        if manifest.changed_passages or manifest.grown:
-            settings = read_settings(folder)
-            tools = open_tools(folder, store, settings, open_encoder, open_model)
+        manifest, settings = read_manifest(folder), read_settings(folder)
+        if manifest.changed_passages or manifest.grown or not is_current(folder, store, settings):
+            with store.transaction():
+                tools = open_tools(folder, store, settings, open_encoder, open_model)
             finish_build(folder, store, tools, settings, compact=True)
         else:
             _rewrite_arrays(folder, store, manifest, compact=True)

@@ -21,7 +21,7 @@ from graph.store.index_settings import IndexSettings
 from graph.store.ledger_file import LEDGER
 from graph.store.rows import Store
 from graph.text.prompting import read_prompt
-from graph.text.sentences import begins_with_row, header_at_end
+from graph.text.sentences import headers_at
 from graph.types import Document, LanguageModel, OpenModel, Passage, T, Workers
 
 GROUP_PASSAGES = 512
@@ -115,7 +115,7 @@ def read_quarantined(store: Store, read: ReadDocuments) -> int:
     def waiting() -> Iterator[PendingDocument]:
         for passage, attempts in track(failed, "Retrying passages", len(failed)):
             document = store.document(passage.source)
-            header = header_at_end(document.text[: passage.start]) if begins_with_row(passage.text) else ()
+            (header,) = headers_at(document.text, [passage.start])
             yield PendingDocument(document, (replace(passage, header=header),), attempts)
 
     for readings in read(waiting()) if failed else ():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from graph.config import parse_settings, read_values
@@ -145,6 +146,13 @@ def check_index_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
     text = store.get_meta("prompts")
     prompts = None if text is None else Prompts(**json.loads(text))
     check_encoder(store.get_meta("encoder"), encoder, folder, prompts)
+
+
+def store_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
+    """Store the fingerprint and the prompts of the index's encoder before its first vector is made; UserError as in `check_index_encoder`."""
+    check_index_encoder(store, encoder, folder)
+    store.set_meta("encoder", encoder.fingerprint)
+    store.set_meta("prompts", asdict(encoder.prompts))
 
 
 def check_settings(store: Store, settings: IndexSettings) -> None:

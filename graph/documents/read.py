@@ -7,7 +7,9 @@ rows; other formats are read in a child process (sandbox.py). Only hidden and ig
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,7 +74,12 @@ def _rules(file: Path) -> GitIgnoreSpec:
         from pathspec import GitIgnoreSpec
     except ModuleNotFoundError:
         raise missing_package(str(file), "pathspec") from None
-    return GitIgnoreSpec.from_lines(decode_text(file.read_bytes(), str(file)).splitlines())
+    lines = []
+    for line in decode_text(file.read_bytes(), str(file)).splitlines():
+        with suppress(ValueError, re.error):  # As in git, an invalid line, such as "!" or "[z-a]", matches nothing.
+            GitIgnoreSpec.from_lines([line])
+            lines.append(line)
+    return GitIgnoreSpec.from_lines(lines)
 
 
 Note = Callable[[str], None]
@@ -104,6 +111,8 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
             documents = _read_files(source, files_in(source), note, worker)
         elif source.suffix.lower() == ".jsonl":
             documents = _documents_of_rows((f"{source} line {line}", row) for line, row in read_jsonl(source))
+        elif _printable_name(source.name) != source.name:
+            raise UserError(f"{_printable_name(str(source))}: its name is not UTF-8", "", "rename it")
         else:
             documents = iter([_read_file(source, source.name, worker)])
         yield from _at_least_one(documents, note, str(source), f"files ending in {EXTENSIONS_SHOWN}, or a .jsonl")
@@ -241,7 +250,7 @@ def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Docu
     if suffix in LANGUAGES:
         return Document(name, path.name, decode_text(data, source), {"language": LANGUAGES[suffix]})
     if suffix in TABLES:
-        return Document(name, path.stem, table_text(decode_text(data, source)))
+        return Document(name, path.stem, table_text(decode_text(data, source), "\t" if suffix == ".tsv" else ""))
     if suffix in PLAIN:
         text = decode_text(data, source)
         if suffix not in MARKDOWN or not begins_with_front_matter(text):

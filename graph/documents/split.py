@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import semchunk
 
 from graph.shared.ids import content_id
-from graph.text.sentences import Cells, begins_with_row, header_at_end
+from graph.text.sentences import headers_at
 from graph.text.word_forms import SENTENCE_ENDS
 from graph.types import Document, Passage
 
@@ -15,12 +15,11 @@ _AS_LATIN = str.maketrans(SENTENCE_ENDS, "." * len(SENTENCE_ENDS))
 def split_passages(document: Document, max_tokens: int, count_tokens: Callable[[str], int]) -> tuple[Passage, ...]:
     """Passages in order; `passage.text == document.text[passage.start:passage.end]`, none empty, none overlapping."""
     passages: list[Passage] = []
-    header: Cells = ()
-    for order, (start, end, text) in enumerate(_cut(document.text, max_tokens, count_tokens)):
+    pieces = list(_cut(document.text, max_tokens, count_tokens))
+    headers = headers_at(document.text, (start for start, _, _ in pieces))
+    for order, ((start, end, text), header) in enumerate(zip(pieces, headers, strict=True)):
         identity = content_id("passage", document.source, document.title, str(start), text)
-        header = header if begins_with_row(text) else ()
         passages.append(Passage(identity, document.source, document.title, order, start, end, text, header=header))
-        header = header_at_end(text, header)
     return tuple(passages)
 
 

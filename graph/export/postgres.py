@@ -182,12 +182,12 @@ _NULL_IN_JSON = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def read_json_without_nul(text: str) -> Any:
-    """The value of a JSON string, with U+FFFD instead of NUL, which jsonb cannot store.
+    """The value of a JSON string, with U+FFFD instead of NUL and None instead of NaN and infinity, which jsonb cannot store.
 
-    >>> read_json_without_nul('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000"}')
-    {'a': 'x\ufffd', 'b': '\\\\u0000'}
+    >>> read_json_without_nul('{"a": "x\\\\u0000", "b": "\\\\\\\\u0000", "c": [NaN, -Infinity]}')
+    {'a': 'x\ufffd', 'b': '\\\\u0000', 'c': [None, None]}
     """
-    return json.loads(_NULL_IN_JSON.sub("\\1\ufffd", text))
+    return json.loads(_NULL_IN_JSON.sub("\\1\ufffd", text), parse_constant=lambda constant: None)
 
 
 def halfvecs(vectors_ND: Matrix) -> Iterator[bytes]:

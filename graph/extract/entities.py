@@ -5,7 +5,7 @@ graph/extract/terms.py finds the rest. A short name that fits several people is 
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from graph.text.word_forms import UNSPACED, is_caseless
 
@@ -50,7 +50,7 @@ _POSSESSIVE = re.compile(r"['’]s?$")
 BRACKETS = re.compile(r"\s*(?:\([^()]*\)|（[^（）]*）)")
 
 
-def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
+def find_entities(sentence: str, known: Collection[str] = ()) -> tuple[str, ...]:
     """Entities as written, in order of first appearance, without repetition.
 
     `known` are keys (`entity_key`) of the document's entities: these count even as a single word that begins the sentence.
@@ -62,14 +62,14 @@ def find_entities(sentence: str, known: Iterable[str] = ()) -> tuple[str, ...]:
     spans = dates + [match.span(1) for match in _QUOTED.finditer(sentence)]
     for pattern in (_QUANTITY, _IN_CORNERS):
         spans += [match.span() for match in pattern.finditer(sentence)]
-    known_keys, caseless = set(known), is_caseless(sentence)
+    caseless = is_caseless(sentence)
     for start, end in _capitalised_runs(sentence, _WORD_AMONG_UNSPACED if caseless else _WORD):
         if any(start < date_end and date_start < end for date_start, date_end in dates):
             continue
         first_word = not any(character.isalnum() for character in sentence[:start])
         run = sentence[start:end]
         lone = first_word and " " not in run and not run.isupper()
-        if caseless or not lone or entity_key(run) in known_keys:
+        if caseless or not lone or entity_key(run) in known:
             spans.append((start, end))
     spellings = (_POSSESSIVE.sub("", sentence[start:end].strip(" ,.")) for start, end in sorted(spans))
     return distinct_entities(spellings)

@@ -13,10 +13,11 @@ from typing import Any
 from graph.errors import UserError
 from graph.extract.entities import distinct_entities, find_entities
 from graph.extract.extraction import Fact, Occurrence, PendingDocument, Reading
-from graph.extract.grounding import ends_within, entities_within, share_supported
+from graph.extract.grounding import ends_within, entities_within, words_of
 from graph.extract.rules import extract_by_rules, read_by_rules
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
+from graph.text.replies import as_one_line
 from graph.types import Document, Passage
 
 READER = "import"
@@ -74,14 +75,17 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     entity ("a politician", "1960") would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
     sentences = extract_by_rules(document, passages)
+    words_of_passages = [words_of(each.text) for each in passages]
+    words_of_sentences = [[words_of(each.text) for each in of_passage] for of_passage in sentences]
     entities = tuple(filter(is_entity, row.entities))
     facts: dict[tuple[int, int], list[Fact]] = {}
     unmatched: list[list[Occurrence]] = [[] for _ in passages]
     for triple in dict.fromkeys(row.triples) if passages else ():
         fact, text = Fact(*triple), " ".join(triple)
-        passage = _closest(text, [each.text for each in passages])
-        sentence = _closest(text, [each.text for each in sentences[passage]]) if sentences[passage] else -1
-        if sentence >= 0 and share_supported(text, sentences[passage][sentence].text) > 0:
+        words = words_of(text)
+        passage, _ = _closest(words, words_of_passages)
+        sentence, shared = _closest(words, words_of_sentences[passage])
+        if shared:
             facts.setdefault((passage, sentence), []).append(fact)
         else:
             alone = Occurrence(text, (), passages[passage].start, passages[passage].end)
@@ -104,10 +108,10 @@ def is_entity(text: str) -> bool:
     return bool(find_entities(f"x {text}"))
 
 
-def _closest(text: str, candidates: Sequence[str]) -> int:
-    """The index of the candidate with the largest share of the words of `text`; on a tie, the first."""
-    shares = [share_supported(text, candidate) for candidate in candidates]
-    return shares.index(max(shares))
+def _closest(words: set[str], candidates: Sequence[set[str]]) -> tuple[int, int]:
+    """The index of the candidate with the most of the `words` (on a tie, the first), and how many it has; (0, 0) without candidates."""
+    shared = [len(words & candidate) for candidate in candidates] or [0]
+    return shared.index(max(shared)), max(shared)
 
 
 def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
@@ -122,6 +126,7 @@ def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:
     """A list of non-empty strings as a tuple, each on one line; UserError for anything else."""
-    if not isinstance(value, list) or not all(isinstance(item, str) and item.split() for item in value):
+    lines = [as_one_line(item) if isinstance(item, str) else "" for item in value] if isinstance(value, list) else [""]
+    if not all(lines):
         raise UserError(f"{where} is {value!r:.80}", "a list of non-empty strings", "fix the row")
-    return tuple(" ".join(item.split()) for item in value)
+    return tuple(lines)

@@ -32,6 +32,13 @@ _POSSESSIVE_PRONOUNS = frozenset({"His", "Her", "Its", "Their"})
 _PERSONAL = frozenset({"He", "She", "His", "Her"})
 _FEMALE = frozenset({"She", "Her"})
 _PLURAL_PRONOUNS = frozenset({"They", "Their"})
+_EXPLETIVE = re.compile(
+    r"It (?:(?:is|was) (?:(?:not|very|most|more|quite|\w+ly) )?"
+    r"(?:\w+ that|(?:(?:un|im)?possible|(?:un)?necessary|easy|easier|hard|harder|difficult|important|essential|vital|customary"
+    r"|usual|common|good|better|best|wise|illegal|forbidden) (?:for .+ )?to|(?:about |only )?\d[\d.,]*\s?[^\W\d]+ (?:from|to))"
+    r"|(?:seems|seemed|appears|appeared) that|rain(?:s|ed)|snow(?:s|ed))\b"
+)
+"""The start of a sentence whose "It" refers to nothing: "It is likely that", "It is 12 km from"."""
 _DETERMINER = re.compile(r"\A(?:The|A|An) ", re.IGNORECASE)
 _PLURAL = re.compile(r"[^s]s\b|\band\b")
 _MAX_EXTRA_WORDS = 4
@@ -129,7 +136,7 @@ class _PronounResolver:
     def with_subject(self, text: str, entities: Sequence[str]) -> str:
         """The sentence with the pronoun at its start replaced by the subject, if that is clear; else unchanged."""
         pronoun = _PRONOUN.match(text)
-        if pronoun is None:
+        if pronoun is None or _EXPLETIVE.match(text):
             self._remember(text, entities)
             return text
         subject = self._antecedent(pronoun[1])

@@ -19,12 +19,14 @@ from fnmatch import fnmatchcase
 from math import isnan
 from operator import ge, gt, le, lt
 from typing import Any, TypeVar
+from unicodedata import normalize
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graph.errors import UserError, did_you_mean
+from graph.store.columns.blocks import entries_by_row
 from graph.store.columns.moved import MovedStrings, assembled
 from graph.store.columns.strings import is_consecutive, rows_among
 from graph.store.data import IndexData
@@ -48,8 +50,8 @@ class Condition:
     def holds(self, value: object) -> bool:
         """Whether a document's value meets the condition.
 
-        Numbers are compared as numbers, strings as text, ignoring case ("007" does not meet =7); but < <= > >= compare strings that are numbers
-        as numbers ("10" meets >9). A missing value (or NaN) meets only !=. A list meets = if one of its values does, and != if none of them
+        Numbers are compared as numbers, strings as text, ignoring case and Unicode normal form ("007" does not meet =7); but < <= > >= compare strings that are
+        numbers as numbers ("10" meets >9). A missing value (or NaN) meets only !=. A list meets = if one of its values does, and != if none of them
         equals the value; it never meets another operator.
         """
         if value is None or (isinstance(value, float) and isnan(value)):
@@ -57,7 +59,8 @@ class Condition:
         if isinstance(value, list):
             some = any(Condition(self.key, "=", self.value).holds(each) for each in value)
             return self.operator in ("=", "!=") and some == (self.operator == "=")
-        text, wanted = (json.dumps(value) if isinstance(value, bool) else str(value)).casefold(), self.value.casefold()
+        texts = json.dumps(value) if isinstance(value, bool) else str(value), self.value
+        text, wanted = (normalize("NFC", each.casefold()) for each in texts)
         is_order = self.operator in _ORDERS
         left, right = _comparable(text, wanted) if is_order or not isinstance(value, str) else (text, wanted)
         if is_order:
@@ -229,9 +232,10 @@ def conceal_other_documents(full: IndexData, part: IndexData) -> IndexData:
     """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
     A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: the others may come from other documents.
+    So may the full name of an alias, which stays only if `part` also has it otherwise.
     """
     shared_N = occurs_outside(full, part)
-    entity_NE = without_entries(part.proposition_entity_NE, entities_not_in_text(part, np.flatnonzero(shared_N)))
+    entity_NE = without_entries(part.proposition_entity_NE, entities_of_others(part, shared_N))
     topic_KN = without_entries(part.topic_proposition_KN, shared_N[part.topic_proposition_KN.indices])
     named_E = np.flatnonzero(np.diff(part.entity_document_EU.indptr))
     kept_E = np.union1d(entity_NE.indices, named_E).astype(np.int64)
@@ -269,12 +273,40 @@ def occurs_outside(full: IndexData, part: IndexData) -> NDArray[np.bool_]:
     return np.asarray(own_N < all_N)
 
 
+def entities_of_others(part: IndexData, shared_N: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """bool: which entries of `proposition_entity_NE` may come from other documents: entities that the text does not contain, in a shared proposition or
+    as the full name of initials and a surname (`_may_be_full_name`) that the part has nowhere else.
+    """
+    block, keys = part.proposition_entity_NE, part.entity_texts
+    is_dotted_E = np.zeros(len(keys), bool)
+    is_dotted_E[keys.rows_with(lambda data: data == ord("."))] = True
+    has_dotted_N = entries_by_row(block, is_dotted_E[block.indices]) > 0
+    absent = entities_not_in_text(part, np.flatnonzero(shared_N | has_dotted_N))
+    is_shared = np.repeat(shared_N, np.diff(block.indptr))
+    doubtful = absent & is_shared
+    for entry in np.flatnonzero(absent & ~is_shared).tolist():
+        row = int(np.searchsorted(block.indptr, entry, "right")) - 1
+        others = block.indices[block.indptr[row] : block.indptr[row + 1]].tolist()
+        doubtful[entry] = _may_be_full_name(keys[int(block.indices[entry])], [keys[other] for other in others])
+    known_E = np.bincount(block.indices[~doubtful], minlength=len(keys)) > 0
+    return np.asarray(doubtful & (is_shared | ~known_E[block.indices]))
+
+
+def _may_be_full_name(key: str, others: Iterable[str]) -> bool:
+    """Whether one of the other keys may abbreviate this one: it has a dot and the same surname.
+
+    >>> _may_be_full_name("jacob marlow", ["j. marlow"]), _may_be_full_name("jacob marlow", ["st. mary", "ada marlow"])
+    (True, False)
+    """
+    return any("." in other and other != key and other.endswith(key.split()[-1]) for other in others)
+
+
 def entities_not_in_text(data: IndexData, rows: Ints) -> NDArray[np.bool_]:
     """bool: which entries of `proposition_entity_NE` are, in these rows, entities that the proposition's text does not contain."""
     block = data.proposition_entity_NE
     absent = np.zeros(len(block.indices), bool)
     for row in rows.tolist():
-        text = data.proposition_texts[row].casefold()
+        text = data.proposition_texts[row].casefold().replace("’", "'")
         for entry in range(block.indptr[row], block.indptr[row + 1]):
             absent[entry] = data.entity_texts[int(block.indices[entry])] not in text
     return absent

@@ -39,7 +39,7 @@ from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST, Manifest, read_manifest
 from graph.text.bm25 import bm25
-from graph.text.sentences import Cells, begins_with_row, header_at_end
+from graph.text.sentences import Cells, headers_at
 from graph.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
 
 PROPOSITIONS_SEARCHED = 4
@@ -122,6 +122,8 @@ class Index:
     settings: IndexSettings
     data: IndexData
     encoder_source: "EncoderSource"
+    copied_bytes: int = field(default=0, repr=False, compare=False)
+    """The memory of `data` that a restricted index does not share with the whole one."""
     _restricted: "OrderedDict[tuple[Condition, ...], Index]" = field(
         default_factory=OrderedDict, init=False, repr=False, compare=False
     )
@@ -149,12 +151,13 @@ class Index:
         with self._lock:
             part = self._restricted.pop(conditions, None)
             if part is None:
-                part = replace(self, data=restrict(self.data, allowed_documents(self.data, conditions)))
+                data = restrict(self.data, allowed_documents(self.data, conditions))
+                copied = sum(array.nbytes for array in unshared_arrays(data, self.data))
+                part = replace(self, data=data, copied_bytes=copied)
             self._restricted[conditions] = part
-            sizes = {key: each.extra_bytes(self.data) for key, each in self._restricted.items()}
-            for key in sizes:
-                if sum(sizes[each] for each in self._restricted) > MAX_RESTRICTED_BYTES:
-                    del self._restricted[key]
+            size = sum(each.extra_bytes for each in self._restricted.values())
+            while size > MAX_RESTRICTED_BYTES:
+                size -= self._restricted.popitem(last=False)[1].extra_bytes
             return part
 
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
@@ -165,12 +168,12 @@ class Index:
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_other_documents(self.data, part))
 
-    def extra_bytes(self, whole: IndexData) -> int:
-        """The memory that this index, a part of `whole`, needs in addition to `whole`: copies, and data computed from them."""
-        computed = [value for name, value in list(self.__dict__.items()) if name != "data"]
-        arrays = unshared_arrays(self.data, whole) + [array for value in computed for array in arrays_of(value)]
+    @property
+    def extra_bytes(self) -> int:
+        """The memory that a restricted index needs in addition to the whole: copies, and data computed from them."""
+        computed = [value for name, value in list(self.__dict__.items()) if name not in self.__dataclass_fields__]
         scores = sum(value.cached_bytes for value in computed if isinstance(value, TermScores))
-        return scores + sum(array.nbytes for array in arrays)
+        return self.copied_bytes + scores + sum(array.nbytes for value in computed for array in arrays_of(value))
 
     def passage(self, row: int) -> Passage:
         data, document = self.data, int(self.data.passage_document_P[row])
@@ -188,13 +191,27 @@ class Index:
     def _table_header(self, row: int) -> Cells:
         """The header of the table in which a passage begins, read from the document's earlier passages; () outside a table."""
         texts, order_P, known = self.data.passage_texts, self.data.passage_order_P, self._table_headers
-        first = row
-        while first not in known and begins_with_row(texts[first]) and order_P[first]:
+        first, above = row, list[str]()
+        while first not in known and order_P[first]:
+            gap = self._gap(first)
+            if "\n" in gap and not texts[first].lstrip().startswith("|"):
+                break
             first -= 1
+            above.append(texts[first] + gap)
         header = known.get(first, ())
-        for earlier in range(first, row):
-            header = known[earlier + 1] = header_at_end(texts[earlier], header)
+        for number, text in enumerate(reversed(above), first + 1):
+            (header,) = headers_at(f"{text}{texts[number]} |", [len(text)], header)  # The bar closes a row that is cut.
+            known[number] = header
         return header
+
+    def _gap(self, row: int) -> str:
+        """The white space between a passage and the one before: line breaks, or the space at which a line was cut."""
+        before, text = self.data.passage_texts[row - 1], self.data.passage_texts[row]
+        width = int(self.data.passage_start_P[row]) - int(self.data.passage_end_P[row - 1])
+        if width > 1:
+            return "\n" * (width // 2 if "\r\n" in before + text else width)
+        is_new_row = text.lstrip().startswith("|") and before.rstrip().endswith("|")
+        return "\n" if is_new_row else " " * width
 
     @cached_property
     def _table_headers(self) -> dict[int, Cells]:

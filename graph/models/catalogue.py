@@ -231,6 +231,12 @@ def fetch_lock(cache: Path, note: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
+def unwritable(folder: Path, problem: OSError) -> UserError:
+    """The error for a folder of the cache that cannot be written."""
+    remedy = "free some space, or set XDG_CACHE_HOME to a writable folder"
+    return UserError(f"{folder}: cannot be written ({problem})", "a writable cache for models", remedy)
+
+
 RECORD = "pretrained.json"
 """The record next to the weights: the file they came from, and the checksum, size and modification time of every file. Written last."""
 
@@ -320,12 +326,12 @@ def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
 
 
 def remove(model: CatalogueModel) -> bool:
-    """Delete a converted model; False if there is none."""
+    """Delete a converted model and the remains of interrupted fetches; False if there is neither."""
     folder = folder_of(model)
-    if not folder.is_dir():
-        return False
-    shutil.rmtree(folder)
-    return True
+    folders = [each for each in (folder, *folder.parent.glob(f"{model.name}.*")) if each.is_dir()]
+    for each in folders:
+        shutil.rmtree(each)
+    return bool(folders)
 
 
 @cache

@@ -39,7 +39,9 @@ def computes_in_bfloat16() -> bool:
 
 ADAPTER_CONFIG = "adapter_config.json"
 MIN_CACHED_BYTES = 1 << 26
-WEIGHTS = ("*.safetensors", "config.json")
+WEIGHTS, CONFIG = "*.safetensors", "config.json"
+ORIGIN_ENTRIES = ("transformers_version", "_name_or_path")
+"""The entries of a configuration that tell where its file comes from, and nothing about the model."""
 TOKENIZER_FILES = (
     "tokenizer*",
     "*token*.json",
@@ -62,15 +64,18 @@ def model_name(target: str) -> str:
     path = Path(target).expanduser()
     if path.is_file():
         return f"{path.stem}#{_digest([path])[:SHOWN_DIGITS]}"
-    return f"{path.resolve().name}#{_fingerprint(path, WEIGHTS + TOKENIZER_FILES)}" if path.is_dir() else target
+    return f"{path.resolve().name}#{_fingerprint(path)}" if path.is_dir() else target
 
 
 def weights_fingerprint(folder: Path) -> str:
-    """Hash of all weights (*.safetensors) and the config in a model's or adapter's folder; an adapter's hash covers its base."""
-    return _fingerprint(folder, WEIGHTS)
+    """Hash of a full model's weights (*.safetensors) and configuration without ORIGIN_ENTRIES: equal for conversions by different transformers."""
+    config = {key: value for key, value in read_json(folder / CONFIG).items() if key not in ORIGIN_ENTRIES}
+    return _digest(sorted(folder.glob(WEIGHTS)), json.dumps(config, sort_keys=True).encode())[:SHOWN_DIGITS]
 
 
-def _fingerprint(folder: Path, patterns: tuple[str, ...]) -> str:
+def _fingerprint(folder: Path) -> str:
+    """Hash of the weights, configuration and TOKENIZER_FILES of a model or an adapter; an adapter's hash covers its base."""
+    patterns = (WEIGHTS, CONFIG, *TOKENIZER_FILES)
     files = sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
     adapter = folder / ADAPTER_CONFIG
     if not adapter.is_file():

@@ -27,11 +27,14 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from graph.errors import UserError, first_line
-from graph.models.catalogue import PretrainedEncoder, PretrainedModel
+from graph.models.catalogue import PretrainedEncoder, PretrainedModel, read_json
 from graph.shared.hub import quiet_loading
+from graph.shared.jsonl import write_json
 
 FILE_ENTRIES = ("quantization_config", "transformers_version", "architectures", "model_type", "_name_or_path")
 """Entries of the configuration that describe the file, not the model."""
+VERSIONS = ("transformers_version", "__version__")
+"""The entries of an encoder's configurations that name the libraries that wrote them."""
 MAX_SHARD_SIZE = "1GB"
 
 
@@ -157,6 +160,9 @@ def convert_nano_e5(file: Path, folder: Path) -> None:
     encoder = SentenceTransformer(modules=modules, prompts=dict(PROMPTS), device="cpu")
     encoder.save_pretrained(str(folder), create_model_card=False)
     shutil.rmtree(bare)
+    # The encoder's fingerprint, which every index records, must not depend on the versions of the libraries.
+    for written in folder.glob("config*.json"):
+        write_json(written, {key: value for key, value in read_json(written).items() if key not in VERSIONS})
 
 
 def check_vector(folder: Path, known: PretrainedEncoder) -> None:

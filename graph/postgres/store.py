@@ -22,7 +22,7 @@ from graph.extract.entities import entity_key
 from graph.extract.extraction import Occurrence, Reading
 from graph.postgres.connect import Connection, connect, database_of, dsn_of, replace_nul, report_refusals, transaction
 from graph.postgres.schema import SCHEMA, check_schema
-from graph.postgres.turn import Turn
+from graph.postgres.turn import Turn, kept_alive
 from graph.shared.ids import content_id
 from graph.store.ledger_file import CALL_COLUMNS, CallRow
 from graph.store.rows import AMONG, TABLES, Cursor, Store
@@ -65,7 +65,8 @@ class PostgresStore(Store):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         with super().transaction():
-            yield
+            with kept_alive(self._connection.server):
+                yield
             assert self._turn is not None
             with report_refusals(self._connection.dsn):
                 if self._readings:

@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
+import psycopg
+
 from graph.errors import UserError
 from graph.postgres.connect import Connection, connect, database_of, report_refusals, transaction
 from graph.postgres.schema import SCHEMA, migrate
@@ -24,6 +26,8 @@ from graph.store.lock import GiveUp, wait_for_turn
 
 LEASE_S = 60.0
 POLL_S = 0.1
+STATEMENT_S = 60.0
+"""How often a writing transaction sends a statement, at least: reading a scanned document or downloading an encoder may take longer than its idle limit."""
 LIMITS = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "'10min'",
@@ -65,6 +69,26 @@ class Turn:
             found = f"{self.folder}: this writer was inactive for longer than its lease of {LEASE_S:g} s, and another writer has taken over"
             remedy = f"this step wrote nothing; continue with: modegraph resume {self.folder}"
             raise UserError(found, "a writer that renews its lease", remedy)
+
+
+@contextmanager
+def kept_alive(connection: Connection) -> Iterator[None]:
+    """Send a statement every STATEMENT_S seconds, so that only a writer that has stopped is idle."""
+    done = Event()
+
+    def send() -> None:
+        while not done.wait(STATEMENT_S):
+            # A lost connection is reported by the next write.
+            with suppress(psycopg.Error):
+                connection.execute("SELECT 1")
+
+    sender = Thread(target=send, name="statements", daemon=True)
+    sender.start()
+    try:
+        yield
+    finally:
+        done.set()
+        sender.join()
 
 
 @contextmanager

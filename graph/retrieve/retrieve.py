@@ -15,7 +15,7 @@ from graph.retrieve.hops.mode import retrieve_hops
 from graph.retrieve.learned.rerank import RERANK_FACTOR, open_reranker, rerank
 from graph.retrieve.modes.baselines import retrieve_dense, retrieve_hybrid, retrieve_lexical, retrieve_naive
 from graph.retrieve.modes.global_mode import retrieve_global
-from graph.retrieve.modes.hierarchy import retrieve_hierarchy
+from graph.retrieve.modes.hierarchy import check_layers, retrieve_hierarchy
 from graph.retrieve.modes.local import retrieve_local
 from graph.retrieve.modes.paths import retrieve_paths
 from graph.retrieve.modes.plan import retrieve_plan
@@ -82,7 +82,7 @@ STRATEGIES: dict[Mode, Strategy] = {
 def retrieve(index: Index, query: str, settings: RetrieveSettings, model: LanguageModel | None = None) -> Evidence:
     """Evidence for `query`, best first; the same query, index and settings (and the same model replies) always give the same evidence.
 
-    The modes that can use a `model` call it; without one, they retrieve by rules. Raises UserError for an empty query and
+    The modes that can use a `model` call it; without one, they retrieve by rules. Raises UserError for an empty query, for half a character and
     for a filter that no document matches. If the model becomes unavailable halfway, the evidence contains the results up to that
     point, and its trace gives the reason.
     """
@@ -100,9 +100,14 @@ def retrieve_many(
     stripped = [query.strip() for query in queries]
     if not all(stripped):
         raise UserError("the question is empty", "some words", 'ask, for example: "Who built the lighthouse?"')
+    if any("\ud800" <= character <= "\udfff" for text in stripped for character in text):
+        found = "the question contains half a character (a lone surrogate)"
+        raise UserError(found, "whole characters", "write the question in UTF-8")
     started = time.perf_counter()
     queries_QD = index.encode_queries(stripped)
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
+    if settings.mode in ("hierarchy", "auto"):
+        check_layers(index, settings.layers)
     scope = index.where(settings.conditions)
     score = open_reranker(settings.reranker) if settings.reranker else None
     depth = settings.top_k * (1 if score is None else RERANK_FACTOR)

@@ -1,6 +1,7 @@
 """Reads JSON lines, with errors that name the file and line; writes whole files atomically."""
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ JSON_TYPES = {list: "array", str: "string", int: "number", float: "number", bool
 def read_jsonl(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number from 1, object) for every non-empty line; UserError for a file that cannot be read or a line that is not a JSON object."""
     try:
-        lines = file.read_bytes().split(b"\n")
+        lines = file.read_bytes().removeprefix(BOM_UTF8).split(b"\n")
     except OSError as problem:
         raise unreadable(file, problem, "a .jsonl file") from None
     for number, line in enumerate(lines, start=1):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,6 +21,8 @@ from graph.shared.jsonl import append_jsonl
 
 PROGRESS = "progress.jsonl"
 ABOUT = "about"
+READER_S = 0.01
+"""The time to wait for a reader, which holds a shared lock."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +37,30 @@ class FolderProgress:
 
 @contextmanager
 def report_progress(folder: Path, about: Mapping[str, Any]) -> Iterator[None]:
-    """Write `about` to the progress file of `folder`. The file is deleted when the block succeeds; after an error it is left for `read_progress`."""
+    """Write `about` to the progress file of `folder`; UserError as in `check_idle`.
+
+    The file is deleted when the block succeeds; after an error it is left for `read_progress`.
+    """
     file = folder / PROGRESS
-    with file.open("a", encoding="utf-8") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
+    with _locked(folder):
         append_jsonl(file, {ABOUT: dict(about), "at": time.time()})
         yield
         file.unlink(missing_ok=True)
+
+
+def _locked(folder: Path) -> TextIO:
+    """The progress file of `folder`, open and locked; UserError as in `check_idle`."""
+    while True:
+        file = (folder / PROGRESS).open("a", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(file.fileno()).st_nlink:
+                return file
+            file.close()  # Deleted by the process that worked until now.
+        except BlockingIOError:
+            file.close()
+            check_idle(folder)
+            time.sleep(READER_S)
 
 
 def check_idle(folder: Path) -> None:

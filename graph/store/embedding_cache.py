@@ -7,6 +7,7 @@ contain segments recovered from a damaged index."""
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -41,8 +42,9 @@ class PendingVectors:
         self._files: list[Path] = []
         self._ids: list[IdBytes] = []
         self._sorted: KnownIds | None = None
-        for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{SEGMENT_ENDING}"))):
-            self._add(file, _open_batch(file)[0])
+        with suppress(FileNotFoundError):  # a writer that finishes deletes the files, even while they are being counted
+            for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{SEGMENT_ENDING}"))):
+                self._add(file, _open_batch(file)[0])
 
     @property
     def ids(self) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """index.sqlite: the rows of an index in a file of its folder."""
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -63,8 +64,9 @@ BeforeCheckpoint = Callable[[Iterable[int], int], None]
 
 
 def open_to_read(file: Path) -> sqlite3.Connection:
-    """A read-only connection to an SQLite file."""
-    return sqlite3.connect(f"file:{quote(str(file))}?mode=ro", uri=True)
+    """A read-only connection to an SQLite file. In a folder in which SQLite cannot create the file that readers share with writers, it does without."""
+    alone = not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
+    return sqlite3.connect(f"file:{quote(str(file))}?mode=ro{'&immutable=1' if alone else ''}", uri=True)
 
 
 def read_sqlite_settings(folder: Path) -> IndexSettings:
@@ -87,8 +89,7 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__()
         self._file, self._before_checkpoint = folder / SQLITE_FILE, before_checkpoint
-        mode = "ro" if read_only else "rwc"
-        connection = sqlite3.connect(f"file:{quote(str(self._file))}?mode={mode}", uri=True, isolation_level=None)
+        connection = open_to_read(self._file) if read_only else sqlite3.connect(self._file, isolation_level=None)
         self._connection = connection
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")

@@ -1,7 +1,7 @@
 """Splits a text into units: sentences (of prose and of list items), headings and table rows, with their offsets."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise, takewhile, zip_longest
 
@@ -17,6 +17,9 @@ _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 """Marks that end a sentence whatever follows; sentencex does not split at them before a digit."""
 _SENTENCE_END = re.compile(rf"[.!?…{SENTENCE_ENDS}][\"'”’»)\]」』）]*$")
 _LINE = re.compile(r"[^\n]*\n?")
+_TEXT = re.compile(r"\S")
+_TABLE_END = re.compile(r"^(?:[^\S\n]*\n){2}", re.MULTILINE)
+"""Two empty lines."""
 
 Cells = tuple[str, ...]
 """The cells of a row of a table."""
@@ -44,48 +47,90 @@ def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
     """Yield the units of `text` in order, without the markers of headings and list items and without surrounding white space; offsets are into `text`.
 
     The header of a table is not a unit: it is in the cells of the table's rows; cells beyond the last column of the header have the header "".
-    `header` is the header of the table inside which the text begins, if any.
+    A table ends at two empty lines. Rows without a header (the only row of a table; a title above the header) are read as text, cell by cell.
+    `header` is the header of the table inside which the text begins, if any: at a row, or within a row that was cut.
     """
     blocks = list(_blocks(text))
-    for (block, start), (following, _) in zip_longest(blocks, blocks[1:], fillvalue=("", 0)):
+    end = first = blocks[0][1] if blocks else 0
+    for (block, start), (following, below) in zip_longest(blocks, blocks[1:], fillvalue=("", 0)):
+        header = () if text.count("\n", end, start) > 1 else header
+        end = start + len(block)
         if is_row(block.partition("\n")[0]):
             if _RULE.match(block):
                 continue
             if _is_header(block, following, header):
                 header = _cells(block)
+                if is_row(following) and text.count("\n", end, below) < 2:
+                    continue
+            elif header:
+                pairs = tuple(pair for pair in zip_longest(header, _cells(block), fillvalue="") if pair[1])
+                yield _trim(text, start, end, "row", pairs)
                 continue
-            pairs = tuple(pair for pair in zip_longest(header, _cells(block), fillvalue="") if pair[1])
-            yield _trim(text, start, start + len(block), "row", pairs)
+            for cell in _CELL.finditer(text, start, end):
+                yield from _sentences(text, *cell.span())
             continue
-        header = ()
+        header = header if start == first and "\n" not in block.strip() else ()
         if marker := HEADING.match(block):
-            yield _trim(text, start + marker.end(), start + len(block), "heading")
+            yield _trim(text, start + marker.end(), end, "heading")
         else:
             marker = LIST_ITEM.match(block)
             body = start + (marker.end() if marker else 0)
-            yield from _sentences(text, body, start + len(block))
+            yield from _sentences(text, body, end)
 
 
-def header_at_end(text: str, header: Cells = ()) -> Cells:
-    """The header of the table that continues after `text`; () if the text does not end with a row. `header` as in `split_units`.
+def headers_at(text: str, starts: Iterable[int], header: Cells = ()) -> Iterator[Cells]:
+    """For each of the ascending `starts` of parts of `text`, the header of the table inside which the part begins; () outside a table.
 
-    >>> header_at_end("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |"), header_at_end("| Stop |\\nEnd.")
-    (('Stop', 'Fare'), ())
+    `header` as in `split_units`.
+
+    >>> text = "Fares.\\n\\n| Stop | Fare |\\n| Quay | 3 |\\nEnd."
+    >>> list(headers_at(text, [0, text.index("3"), text.index("End")]))
+    [(), ('Stop', 'Fare'), ()]
     """
+    begin = read = _offset_of_text(text, 0)
+    """`header` takes the text between these into account, in whole lines."""
+    for start in starts:
+        start = _offset_of_text(text, start)
+        if start >= read:
+            line = max(read, text.rfind("\n", read, start) + 1)
+            end = text.find("\n", start) + 1 or len(text)
+            is_inside = line == begin or is_row(text[line:end])
+            cuts_line = bool(text[line:start].strip()) or _RULE.match(text[line:end])
+            end = end if cuts_line else line
+            header = _header_below(text[read:end], header, read == begin) if end > read else header
+            header, read = header if is_inside else (), end
+        yield header
+
+
+def _offset_of_text(text: str, start: int) -> int:
+    """The offset of the first character at or after `start` that is not white space."""
+    match = _TEXT.search(text, start)
+    return match.start() if match else len(text)
+
+
+def _header_below(text: str, header: Cells, may_be_cut: bool) -> Cells:
+    """The header of the table that continues below the lines of `text`, whose first may be the rest of a row; () if they do not end with a row."""
+    *above, text = _TABLE_END.split(text)
     lines = [line for line in text.split("\n") if line.strip()]
     rows = list(takewhile(is_row, reversed(lines)))[::-1]
-    header = header if len(rows) == len(lines) else ()
+    header = header if not above and len(lines) - len(rows) <= may_be_cut else ()
     for row, following in zip_longest(rows, rows[1:], fillvalue=""):
         header = _cells(row) if _is_header(row, following, header) else header
-    return header if rows else ()
+    return header
 
 
 _BAR, _CLOSING_BAR = re.compile(r"(?<!\\)\|"), re.compile(r"(?<!\\)\|$")
+_CELL = re.compile(r"(?:\\\||[^|])+")
 
 
 def _is_header(row: str, following: str, header: Cells) -> bool:
-    """Whether a row is a header: one with a rule below it, or the first row of a table."""
-    return not _RULE.match(row) and (not header or (is_row(following) and _RULE.match(following) is not None))
+    """Whether a row is a header: one with a rule below it, or the first row of a table that has more than a title (one text, in its first column)."""
+    if _RULE.match(row):
+        return False
+    if is_row(following) and _RULE.match(following):
+        return True
+    first, *others = _cells(row)
+    return not header and not (first and {first, ""}.issuperset(others))
 
 
 def _cells(row: str) -> Cells:
@@ -99,20 +144,23 @@ def _cells(row: str) -> Cells:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, int]]:
-    """Lines that are separate units, and the runs of prose lines between them."""
-    prose_start: int | None = None
+    """Table rows, headings, list items with the indented lines below them, and the runs of prose lines between these."""
+    block_start: int | None = None
+    in_item = False
     for match in _LINE.finditer(text):
         line, start = match[0], match.start()
-        alone = is_row(line) or bool(HEADING.match(line)) or bool(LIST_ITEM.match(line))
-        if prose_start is not None and (alone or not line.strip()):
-            yield text[prose_start:start], prose_start
-            prose_start = None
+        alone = is_row(line) or bool(HEADING.match(line))
+        is_item = bool(LIST_ITEM.match(line))
+        ends_block = alone or is_item or not line.strip() or (in_item and not line[0].isspace())
+        if block_start is not None and ends_block:
+            yield text[block_start:start], block_start
+            block_start = None
         if alone:
             yield line, start
-        elif line.strip() and prose_start is None:
-            prose_start = start
-    if prose_start is not None:
-        yield text[prose_start:], prose_start
+        elif line.strip() and block_start is None:
+            block_start, in_item = start, is_item
+    if block_start is not None:
+        yield text[block_start:], block_start
 
 
 def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
@@ -135,7 +183,9 @@ def spell_out_rows(text: str, header: Cells = ()) -> str:
         if unit.cells:
             lines = text[at : unit.start].split("\n")
             pieces += ["\n".join(line for line in lines if not is_row(line)), f"{unit.line}."]
-            at = unit.end
+        else:
+            pieces.append(text[at : unit.end])
+        at = unit.end
     return "".join([*pieces, text[at:]])
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data_synth.reading.sets import ReadingQuestion
 from data_synth.rows import ReadingRow, reading_to_json
@@ -28,9 +28,14 @@ from graph.types import Document, Excerpt
 from modegraph.tuning.questions import check_distinct
 from modegraph.tuning.settings import SFT, TuneSettings
 from serve.engines import KINDS, fastest_kind, open_engine
+from train.model.load import load_tokenizer
+from train.model.logps import tokenize_rows
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
 from train.run.settings import SftSettings
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 TRIAL_STEPS, TRIAL_PASSAGES = 2, 4
 TEACHER_SHARE, ANSWERING_SHARE, TRAINING_SHARE = 0.1, 0.25, 0.9
@@ -125,7 +130,7 @@ def teacher_seconds(settings: TuneSettings) -> float:
 
 def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
     """Time some steps of training and an answer, with passages cut from the documents."""
-    tasks = trial_tasks(documents, settings.context_words)
+    tasks = trial_tasks(documents, settings)
     with tempfile.TemporaryDirectory() as folder:
         write_jsonl(Path(folder) / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
         training = plan_training(sft_settings(settings, Path(folder), Path(folder) / "run"), Launch(), TRIAL_STEPS)
@@ -141,19 +146,36 @@ def measure_pace(settings: TuneSettings, documents: Sequence[Document]) -> Pace:
     return Pace(calibration.seconds_per_token, step_s, answer_s)
 
 
-def trial_tasks(documents: Sequence[Document], context_words: int) -> list[ReadingTask]:
-    """Tasks whose passages are the first words of the longest documents, in a different order for each task."""
+def trial_tasks(documents: Sequence[Document], settings: TuneSettings) -> list[ReadingTask]:
+    """Tasks whose passages are the first words of the longest documents, in a different order for each task, cut so that their rows have at most
+    `max_length_tokens`; UserError if even rows without passages have more."""
     longest = sorted(documents, key=lambda document: -len(document.text))[:TRIAL_PASSAGES]
-    words = context_words // len(longest)
-    excerpts = [
-        Excerpt(str(number), document.title, quote(" ".join(document.text.split()[:words])))
-        for number, document in enumerate(longest)
-    ]
-    questions = [
-        ReadingQuestion(f"trial-{n}", f"What is passage {n} about?", ("trial",), (), (), (), "", "train")
-        for n in range(len(excerpts))
-    ]
-    return [ReadingTask(question, (*excerpts[n:], *excerpts[:n])) for n, question in enumerate(questions)]
+    words, limit = settings.context_words // len(longest), settings.max_length_tokens
+    texts = [quote(" ".join(document.text.split()[:words])) for document in longest]
+    tokenizer = load_tokenizer(settings.model)
+    while True:
+        excerpts = [
+            Excerpt(str(n), document.title, text) for n, (document, text) in enumerate(zip(longest, texts, strict=True))
+        ]
+        tasks = [
+            ReadingTask(
+                ReadingQuestion(f"trial-{n}", f"What is passage {n} about?", ("trial",), (), (), (), "", "train"),
+                (*excerpts[n:], *excerpts[:n]),
+            )
+            for n in range(len(excerpts))
+        ]
+        tokens = max(row_tokens(tokenizer, [trial_row(task) for task in tasks]))
+        if tokens <= limit:
+            return tasks
+        if not any(texts):
+            found = f"max_length_tokens = {limit}: a question without passages has {tokens} tokens"
+            raise UserError(found, "room for passages", "raise max_length_tokens")
+        texts = [text[: len(text) * limit // tokens] for text in texts]
+
+
+def row_tokens(tokenizer: PreTrainedTokenizerBase, rows: Sequence[ReadingRow]) -> list[int]:
+    """The number of tokens of each row, as in training."""
+    return [len(row.ids) for row in tokenize_rows(tokenizer, [(row.prompt, row.completion) for row in rows])]
 
 
 def trial_row(task: ReadingTask) -> ReadingRow:

@@ -101,7 +101,9 @@ class TuneSettings(Settings):
     context_words: int = Field(
         default=600, ge=50, description="upper limit for the words in the passages of a training row"
     )
-    max_length_tokens: int = Field(default=1536, ge=64, description="longest training row, in tokens")
+    max_length_tokens: int = Field(
+        default=1536, ge=64, description="longest training row, in tokens; longer ones are left out"
+    )
     seed: int = Field(default=0, ge=0, description="seed of every random choice")
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -15,7 +15,7 @@ from data_synth.dataset.write import write_dataset
 from data_synth.reading.reading_form import READING
 from data_synth.reading.reading_rows import ReadingSettings, Share, reading_rows, set_of_index, set_of_passages
 from data_synth.reading.sets import ReadingSet, read_set
-from data_synth.rows import Dropped, ReadingRow
+from data_synth.rows import Dropped, ReadingRow, separate_dropped
 from eval.reading import (
     ReadingAnswer,
     ReadingTask,
@@ -42,6 +42,7 @@ from modegraph.tuning.plan import (
     UNANSWERED_EVERY,
     TunePlan,
     questions_within,
+    row_tokens,
     sft_settings,
     spec_for_answers,
     teacher_seconds,
@@ -49,6 +50,7 @@ from modegraph.tuning.plan import (
 from modegraph.tuning.questions import Row, split_documents, split_questions, teacher_rows
 from modegraph.tuning.settings import TuneSettings
 from serve.engines import open_model
+from train.model.load import load_tokenizer
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
 from train.preference.rounds import train_preference
@@ -62,6 +64,7 @@ QUESTIONS_FILE, DOCUMENTS_FILE, LEFT_OUT_FILE = "questions.jsonl", "documents.js
 LEDGER, SECONDS = "ledger.sqlite", "steps.jsonl"
 BEFORE_ANSWERS = (INDEX, QUESTIONS, ROWS, MODEL, MS)
 DISTRACTORS = 3
+TOO_LONG = "the row is longer than max_length_tokens"
 
 
 @dataclass(frozen=True)
@@ -175,18 +178,28 @@ def write_answers(model_of: Callable[[Tuning], str], tuning: Tuning, folder: Pat
 
 
 def write_rows(tuning: Tuning, folder: Path) -> None:
-    """Write training rows in the form that `reader` was trained on, with a share from the general set; UserError if no question yields a row."""
+    """Write training rows in the form that `reader` was trained on, with a share from the general set; UserError if no question yields a row that fits."""
     settings = row_settings(tuning.settings)
-    rows = list(reading_rows(tuning.training_questions(), settings, Share(passes=tuning.settings.passes)))
+    made = reading_rows(tuning.training_questions(), settings, Share(passes=tuning.settings.passes))
+    rows = fitting_rows(made, tuning.settings)
     drops = Counter(row.why for row in rows if isinstance(row, Dropped))
     if len(rows) == drops.total():
         reasons = ", ".join(f"{count} × {why}" for why, count in drops.items())
-        raise UserError(f"no training row could be made ({reasons})", "answers that occur in passages", "add documents")
+        remedy = "raise max_length_tokens, or lower context_words" if drops[TOO_LONG] else "add documents"
+        raise UserError(f"no training row could be made ({reasons})", "answers that occur in passages", remedy)
     origin = {"Index": INDEX, "Questions": QUESTIONS_FILE}
     if tuning.general is not None:
-        rows += general_rows(tuning, settings, len(rows) - drops.total())
+        rows += fitting_rows(general_rows(tuning, settings, len(rows) - drops.total()), tuning.settings)
         origin["General set"] = tuning.general.name
     write_dataset(folder, rows, READING, origin)
+
+
+def fitting_rows(rows: Iterable[ReadingRow | Dropped], settings: TuneSettings) -> list[ReadingRow | Dropped]:
+    """The rows of at most `max_length_tokens`; a longer one is dropped, because training would refuse it."""
+    made, dropped = separate_dropped(rows)
+    lengths = row_tokens(load_tokenizer(settings.model), made)
+    fit = (length <= settings.max_length_tokens for length in lengths)
+    return [*(row if fits else Dropped(TOO_LONG) for row, fits in zip(made, fit, strict=True)), *dropped]
 
 
 def row_settings(settings: TuneSettings) -> ReadingSettings:

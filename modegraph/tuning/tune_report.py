@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from data_synth.dataset.write import SUMMARY
 from eval.reading import ALL, CONSTANT, ReadingFigures, constant_answers, reading_figures, reading_json, reading_table
 from eval.report import Sample, escape_markdown, report_html, sections
 from eval.tables import NONE, Table
@@ -29,6 +30,7 @@ from modegraph.tuning.steps import (
     QUESTIONS,
     QUESTIONS_FILE,
     ROWS,
+    TOO_LONG,
     UNANSWERED,
     Tuning,
     step_seconds,
@@ -122,6 +124,8 @@ def data_table(tuning: Tuning) -> Table:
     left_out = json.loads((tuning.out / QUESTIONS / LEFT_OUT_FILE).read_text(encoding="utf-8"))
     note = "No document is in both parts, and no evidence of a test question is in the training part."
     note += "".join(f" Left out: {counted(count, 'question')} ({why})." for why, count in left_out.items())
+    too_long = json.loads((tuning.out / ROWS / SUMMARY).read_text(encoding="utf-8"))["drops"].get(TOO_LONG, 0)
+    note += f" Left out: {counted(too_long, 'training row')} ({TOO_LONG})." if too_long else ""
     return Table("Data", ("number of", "training part", "test part"), tuple(rows), note)
 
 

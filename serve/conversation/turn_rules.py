@@ -138,10 +138,13 @@ LONG_CHARACTERS = 400
 SHORT_WORDS, SHORT_CHARACTERS = 4, 8
 """The longest question in another language that may depend on earlier turns: in words, or in characters for a script without spaces between words."""
 _TOKEN = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*|[,;:?!]")
+_FILLED = rf"(?:(?:{'|'.join(_REMARK_FILLERS)})\s+)*"
 _OPENING = re.compile(
-    r"^(?:(?:also|and|but|great|no|now|oh|ok|okay|or|please|so|thanks|thank you|then|well|yes)\b[\s,.!:]*)+",
+    rf"^(?:{_FILLED}(?:{'|'.join(_REMARK)})(?:\s+(?:{'|'.join(_REMARK | _REMARK_FILLERS)}))*\s*[,.!:]+\s+"
+    r"|(?:actually|also|and|but|great|no|now|oh|ok|okay|or|please|so|thanks|thank you|then|well|yes)\b[\s,.!:]*)+",
     re.IGNORECASE,
 )
+"""A remark ("Great answer!") or words that connect a question to the one before."""
 _WHAT_ABOUT = re.compile(r"(?:what|how) about\b", re.IGNORECASE)
 _DEFINITION = re.compile(
     r"what (?:is|are) (?:an? )?(?!(?:done|he|it|known|left|new|next|said|she|that|there|these|they|this|those)\b)\w+(?<!ed)\W*",
@@ -162,13 +165,14 @@ def dependence(question: str) -> Dependence:
     """
     if len(question) > LONG_CHARACTERS:
         return "alone"
-    body = _OPENING.sub("", question.strip())
-    tokens = _TOKEN.findall(body.replace("’", "'"))
+    question = question.strip().replace("’", "'")
+    body = _OPENING.sub("", question)
+    tokens = _TOKEN.findall(body)
     words = [word.casefold() for word in tokens]
-    if ENGLISH.isdisjoint(_TOKEN.findall(question.casefold().replace("’", "'"))):
+    if ENGLISH.isdisjoint(_TOKEN.findall(question.casefold())):
         return "unknown"
     content = [position for position, word in enumerate(words) if word[0].isalnum() and word not in STOP_WORDS]
-    if _WHAT_ABOUT.match(body) or _is_fragment(words, len(content), body != question.strip()):
+    if _WHAT_ABOUT.match(body) or _is_fragment(words, len(content), body != question):
         return "dependent"
     if _DEFINITION.fullmatch(body):
         return "alone"

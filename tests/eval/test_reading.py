@@ -149,6 +149,15 @@ def test_an_answer_without_information_is_a_refusal(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "gold", "refuses"),
+    [("Unknown [1]", "unknown", 0.0), ("N/A [1]", "N/A", 0.0), ("Unknown", "N/A", 1.0), ("", "The", 1.0)],
+)
+def test_a_gold_answer_in_the_words_of_a_refusal_is_right(text: str, gold: str, refuses: float) -> None:
+    score = score_reading(text, [gold], {1}, 2)
+    assert (score.exact, score.f1, score.refuses) == (1 - refuses, 1 - refuses, refuses)
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ("--no-passages --index my-index", "--index with --no-passages: it would have no effect. Leave out one of"),

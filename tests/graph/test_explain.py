@@ -22,7 +22,7 @@ from graph.shared.modes import MODES
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Encoder
 from tests.fakes import HashEncoder
-from tests.graph.hashed import query_of
+from tests.graph.hashed import build, query_of
 from tests.graph.retrieve.wordless import leave_words_out
 from tests.places import ROOT
 
@@ -224,6 +224,15 @@ def test_a_source_names_its_only_passage_and_the_error_for_a_longer_document_lis
     message = rf"'long': a document of {len(passages)} passages\. Expected one of {passages[0].id[:8]} \(0–{passages[0].end}\)"
     with pytest.raises(UserError, match=message):
         find_passage(long, "long")
+
+
+def test_an_exact_source_takes_precedence_over_the_first_digits_of_an_id(tmp_path: Path) -> None:
+    named_by_digit = [Document(digit, "", f"Ferry {digit} sails to Tarn.") for digit in "0123456789abcdef"]
+    index = build(tmp_path / "digits", named_by_digit)
+    assert [index.passage(find_passage(index, each.source)).source for each in named_by_digit] == list(
+        "0123456789abcdef"
+    )
+    assert [find_passage(index, each) for each in index.data.passage_ids] == list(range(16))
 
 
 def test_an_empty_question_is_refused(harbour: Index) -> None:

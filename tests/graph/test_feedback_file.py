@@ -129,6 +129,16 @@ def test_a_full_file_accepts_no_more_entries(tmp_path: Path) -> None:
     assert (tmp_path / FEEDBACK).stat().st_size < 50_000
 
 
+def test_a_full_file_accepts_entries_again_after_a_deletion(tmp_path: Path) -> None:
+    store = FeedbackFile(tmp_path, 40_000)
+    with pytest.raises(FeedbackFull):
+        for number in range(1000):
+            store.add(entry(Correction(YARD, "x" * 1000), id=str(number)))
+    store.delete_user("reader-1")
+    store.add(entry(EVERY_KIND[0]))
+    assert store.all() == [entry(EVERY_KIND[0])]
+
+
 def test_a_missing_file_means_no_feedback_and_an_unreadable_or_newer_file_is_refused(tmp_path: Path) -> None:
     assert read_feedback(tmp_path) == [] and FeedbackFile(tmp_path, 1).delete_user("reader-1") == 0
     assert not (tmp_path / FEEDBACK).exists()

@@ -126,8 +126,9 @@ def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
     for ask in (isles.ask, isles.ask_stream):
         with pytest.raises(mg.UserError, match=r"^\w+: max_answer_tokens = 0\. Expected at least 1"):
             ask(QUESTION, model=ScriptedModel(lambda request: REPLY), max_answer_tokens=0)
-    with pytest.raises(mg.UserError, match="the question is empty"):
-        isles.ask(" ", model=ScriptedModel(lambda request: REPLY))
+    for question, found in ((" ", "the question is empty"), ("caf\udce9 village", "the question contains half a char")):
+        with pytest.raises(mg.UserError, match=found):
+            isles.ask(question, model=ScriptedModel(lambda request: REPLY))
 
 
 @pytest.mark.long

@@ -27,7 +27,8 @@ def test_the_index_and_its_evidence_equal_those_of_the_underlying_functions(isle
         found = isles.retrieve(QUESTION, mode=mode, top_k=3)
         expected = retrieve(underlying, QUESTION, RetrieveSettings(mode=mode, top_k=3))
         assert (found.passages, found.paths, found.summaries) == (expected.passages, expected.paths, expected.summaries)
-    assert len(isles) == len(ISLES) and "tarn" in isles and isles.generation == 1
+    assert len(isles) == len(ISLES) and "tarn" in isles and "tar" not in isles and None not in isles
+    assert isles.generation == 1
 
 
 def test_documents_can_be_given_as_paths_documents_rows_or_tables(tmp_path: Path) -> None:
@@ -50,13 +51,14 @@ def test_documents_can_be_given_as_paths_documents_rows_or_tables(tmp_path: Path
         "pandas": pd.DataFrame(rows),
         "nullable": list(pd.DataFrame(rows).astype({"title": "string"}).itertuples(index=False)),
         "series": [each for _, each in pd.DataFrame(rows).iterrows()],
-        "arrow": pa.Table.from_pylist(rows),
+        "arrow": pa.Table.from_pylist([rows[0], {**rows[1], "metadata": {"place": "Tarn"}}]),
     }
     expected = {"path": ("a.md",), "text": ("a.md",), "one": ("a",), "named": ("a",)}
     for name, documents in inputs.items():
         index = mg.index(documents, tmp_path / name)
         assert index.sources == expected.get(name, ("a", "b")), name
-    assert mg.open(tmp_path / "pandas").retrieve("Tides", where="year=1990").passages[0].item.title == "Tides"
+    for name in ("pandas", "arrow"):
+        assert mg.open(tmp_path / name).retrieve("Tides", where="year=1990").passages[0].item.title == "Tides"
 
 
 @pytest.mark.parametrize(

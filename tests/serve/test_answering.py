@@ -11,9 +11,10 @@ from graph.answer.context import build_context
 from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.answer.verifier import word_verifier
 from graph.errors import UserError
-from graph.types import Absence, Completion, CompletionRequest, Evidence, Passage, Scored, Trace
+from graph.types import Absence, Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
 from serve.ledger import Ledger
 from serve.pipeline import answer_from
+from serve.stream import MessageParts
 from serve.types import Cost
 from tests.fakes import ScriptedModel
 
@@ -53,6 +54,35 @@ def test_an_answer_without_citations_gets_one_marked_as_attributed() -> None:
     assert number == 1 and result.answer == "May 1958"
     refused, _ = answer("###Reason: It is not known. ###Answer: not in the documents")
     assert refused.citations == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "content", "attributed"),
+    [
+        ("It was launched in May 1958 [1]. ###Answer:", "", "It was launched in May 1958 [1].", False),
+        ("###Answer: May 1958 ###Reason: It was launched then [1].", "It was launched then [1].", "May 1958", False),
+        ("###Reason: It was launched. ###Answer: ###Answer: May 1958 [1]", "It was launched.", "May 1958 [1]", False),
+        ("###Answer: The Lantern\n- Lantern", "", "The Lantern\n- Lantern", True),
+    ],
+)
+def test_a_streamed_reply_is_read_like_a_complete_one(text: str, reason: str, content: str, attributed: bool) -> None:
+    result, _ = answer(text)
+    parts = MessageParts(build_context(EVIDENCE, 5), form=True, question=EVIDENCE.query)
+    streamed = [parts.feed({"content": character}) for character in text] + [parts.finish()]
+    shown = ["".join(getattr(delta, name) for delta in streamed) for name in ("reasoning", "content")]
+    assert [result.reason, result.answer] == shown == [reason, content]
+    assert [each.attributed for each in result.citations.values()] == [attributed]
+    assert [each["number"] for each in parts.fields("")["citations"]] == list(result.citations) == [1]
+
+
+def test_an_attributed_citation_is_placed_at_the_end_of_its_own_sentence() -> None:
+    texts = ("The ferry calls at Tarn Harbour.", "The ferry stops at Tarn.")
+    excerpts = [Excerpt(f"p{at}", "", text, "ferry.md") for at, text in enumerate(texts)]
+    parts = MessageParts(excerpts, form=True, question="Where does the ferry stop?")
+    content = (parts.feed({"content": "###Answer: - Tarn Harbour\n- Tarn"}).content + parts.finish().content).strip()
+    found = parts.attributions(parts.checks())
+    assert [content[: each.mark.end] for each in found] == ["- Tarn Harbour", "- Tarn Harbour\n- Tarn"]
+    assert [each.statement for each in found] == ["Tarn Harbour", "Tarn"]
 
 
 def test_a_short_answer_is_checked_together_with_its_question_unless_it_says_too_little() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from email import message_from_bytes
-from email.message import EmailMessage
+from email.message import EmailMessage, MIMEPart
 from email.policy import default
 from email.utils import parsedate_to_datetime
 
@@ -12,6 +12,7 @@ from graph.documents.parse.html_text import html_text
 from graph.documents.parse.plain import check_count, join_blocks
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
+TEXTS = ("text/plain", "text/html")
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -27,28 +28,30 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 def _blocks(message: EmailMessage) -> Iterator[str]:
     yield "\n".join(f"{key}: {value}" for key in HEADERS if (value := _header(message, key)))
-    yield _body(message)
-    names = []
-    for part in message.iter_attachments() if message.is_multipart() else ():
-        if part.get_content_type() == "message/rfc822":
-            yield from _blocks(part.get_content())
-        else:
-            names.append(part.get_filename() or part.get_content_type())
+    names: list[str] = []
+    yield from _texts(message, names)
     if names:
         yield f"Attached: {', '.join(names)}"
 
 
-def _body(message: EmailMessage) -> str:
-    """The plain text of a message; if that is empty, the text of its HTML."""
-    for kind in ("plain", "html"):
-        part = message.get_body((kind,))
-        text = _content(part) if isinstance(part, EmailMessage) else ""
-        if text.strip():
-            return html_text(text).text if kind == "html" else text
-    return ""
+def _texts(part: MIMEPart, names: list[str]) -> Iterator[str]:
+    """The texts of a part and of attached messages; `names` gets its other attachments. Of alternatives, the first with a text is read."""
+    kind = part.get_content_type()
+    if kind == "message/rfc822":
+        yield from _blocks(part.get_content())
+    elif part.get_content_maintype() == "multipart":
+        for each in part.iter_parts():
+            texts = [text for text in _texts(each, names) if text.strip()]
+            yield from texts
+            if texts and kind == "multipart/alternative":
+                break
+    elif kind not in TEXTS or part.is_attachment() or part.get_param("filename", header="content-disposition"):
+        names.append(part.get_filename() or kind)
+    else:
+        yield html_text(_content(part)).text if kind == "text/html" else _content(part)
 
 
-def _content(part: EmailMessage) -> str:
+def _content(part: MIMEPart) -> str:
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
     try:

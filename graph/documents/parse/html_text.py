@@ -10,7 +10,7 @@ from html import unescape
 from typing import Literal, NamedTuple
 
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import decode_text, table_row
+from graph.documents.parse.plain import GAP, TABLE_GAP, decode_text, table_row
 
 Kind = Literal["start", "end", "text"]
 
@@ -110,6 +110,15 @@ _BOILERPLATE_NAME = re.compile(
 """Words in classes and ids of elements outside the main text."""
 _MIN_MAIN_SHARE = 0.5
 """Removal by roles and names is used only if it leaves at least this share of the words that removal by elements leaves."""
+_SPAN = re.compile(r"""\s(colspan|rowspan)\s*=\s*["']?\s*(\d{1,5})""", re.IGNORECASE)
+_MAX_COLUMNS = 100
+"""The maximum number of columns that a cell spans."""
+_MAX_REPEATED = 1 << 20
+"""The maximum number of characters of a page that are repeated in spanned rows and columns."""
+_TABLE_EDGE = "\0"
+"""A line where a table starts or ends; it occurs in no page."""
+_TABLE_EDGES = re.compile(rf"\n*{_TABLE_EDGE}[\n{_TABLE_EDGE}]*")
+_BETWEEN_TABLES = re.compile(rf"(?<=\|){_TABLE_EDGES.pattern}(?=\| )")
 GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
 """The text that replaces the start and the end of an element; inline elements have none."""
 
@@ -187,13 +196,15 @@ class _Page:
         self.pieces: list[str] = []
         self.title, self.heading = _FirstText(), _FirstText()
         self._invisible: Counter[str] = Counter()
-        self._rows: list[list[list[str]]] = []
-        """The current row of each open table, outermost first: its cells, each a list of pieces."""
+        self._rows: list[_Row] = []
+        """The current row of each open table, outermost first."""
+        self._repeatable = _MAX_REPEATED
 
     def parsed(self) -> ParsedFile:
         """The title and the text, with empty lines collapsed."""
         lines = [" ".join(line.split()) for line in "".join(self.pieces).splitlines()]
-        text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before).strip()
+        text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before)
+        text = _TABLE_EDGES.sub(GAP, _BETWEEN_TABLES.sub(TABLE_GAP, text)).strip()
         return ParsedFile(self.title.text or self.heading.text, text)
 
     def start(self, token: Token) -> None:
@@ -215,7 +226,7 @@ class _Page:
         elif tag == "h1":
             self.heading.open()
         elif tag in ("table", "tr", "td", "th"):
-            self._start_table_part(tag)
+            self._start_table_part(token)
         self._gap(tag)
 
     def end(self, tag: str) -> None:
@@ -236,6 +247,7 @@ class _Page:
             self._end_row()
             if tag == "table":
                 self._rows.pop()
+                self.pieces.append(f"\n{_TABLE_EDGE}\n")
         self._gap(tag)
 
     def text(self, text: str) -> None:
@@ -244,8 +256,6 @@ class _Page:
         if self.title.is_open:
             self.title.pieces.append(text)
             return
-        if self.heading.is_open:
-            self.heading.pieces.append(text)
         self._put(text)
 
     @property
@@ -262,26 +272,83 @@ class _Page:
     def _hidden(self) -> bool:
         return bool(self._omitted) or any(self._invisible.values())
 
-    def _start_table_part(self, tag: str) -> None:
+    def _start_table_part(self, token: Token) -> None:
+        tag = token.value
         if tag in ("table", "tr") and self._rows:
             self._end_row()
         if tag == "table" or not self._rows:
-            self._rows.append([])
+            self._rows.append(_Row())
+        if tag == "table":
+            self.pieces.append(f"\n{_TABLE_EDGE}\n")
         if tag in ("td", "th"):
-            self._rows[-1].append([])
+            self._rows[-1].cells.append(_Cell.of(token.tag))
 
     def _end_row(self) -> None:
-        cells = ["".join(cell).strip() for cell in self._rows[-1]]
-        self._rows[-1] = []
-        if any(cells):
-            self.pieces.append(f"\n{table_row(cells)}\n")
+        is_filled = any("".join(cell.pieces).strip() for cell in self._rows[-1].cells)
+        texts, repeated = self._rows[-1].end(self._repeatable)
+        self._repeatable -= repeated
+        if is_filled:
+            self.pieces.append(f"\n{table_row(texts)}\n")
 
     def _gap(self, tag: str) -> None:
         if tag in GAPS:
             self._put(GAPS[tag])
 
     def _put(self, piece: str) -> None:
-        (self._rows[-1][-1] if self._rows and self._rows[-1] else self.pieces).append(piece)
+        if self.heading.is_open:
+            self.heading.pieces.append(piece)
+        cells = self._rows[-1].cells if self._rows else []
+        (cells[-1].pieces if cells else self.pieces).append(piece)
+
+
+class _Cell(NamedTuple):
+    """A cell: its text in pieces, and how many columns and rows it spans."""
+
+    pieces: list[str]
+    columns: int
+    rows: int
+
+    @classmethod
+    def of(cls, tag: str) -> "_Cell":
+        spans = {name.lower(): int(number) for name, number in _SPAN.findall(tag)}
+        return cls([], min(max(1, spans.get("colspan", 1)), _MAX_COLUMNS), spans.get("rowspan", 1))
+
+
+class _Row:
+    """The current row of a table: its cells, and by column the texts of the cells above that span it, with the rows that they still span."""
+
+    def __init__(self) -> None:
+        self.cells: list[_Cell] = []
+        self._above: dict[int, tuple[str, int]] = {}
+
+    def end(self, repeatable: int) -> tuple[list[str], int]:
+        """The texts of the row, a cell's in each column that it spans unless it is the only cell, and the number of repeated characters; the next row begins.
+
+        If they are more than `repeatable`, nothing is repeated from here on.
+        """
+        cells, self.cells = self.cells, []
+        own = ["".join(cell.pieces).strip() for cell in cells]
+        if not cells:
+            return own, 0
+        texts, below, repeated = list[str](), dict[int, tuple[str, int]](), 0
+        for text, cell in zip([*own, ""], [*cells, _Cell([], 0, 1)], strict=True):
+            while len(texts) in self._above:
+                spanning, rows = self._above[len(texts)]
+                repeated += len(spanning) + 3
+                if repeated > repeatable:
+                    self._above = {}
+                elif rows > 1:
+                    below[len(texts)] = spanning, rows - 1
+                texts.append(spanning)
+            is_only = len(cells) == 1 and not self._above
+            fitting = 1 + max(0, repeatable - repeated) // (len(text) + 3)
+            columns = min(cell.columns, 1 if is_only else fitting)
+            if cell.rows > 1:
+                below |= dict.fromkeys(range(len(texts), len(texts) + columns), (text, cell.rows - 1))
+            texts += [text] * columns
+            repeated += (columns - 1) * (len(text) + 3) if columns else 0
+        self._above = below
+        return texts, repeated
 
 
 class _FirstText:

@@ -17,6 +17,10 @@ from graph.shared.pages import PAGE_STARTS
 MAX_FIRST_LINE = 120
 GAP = "\n\n"
 """The separator of blocks and pages."""
+TABLE_GAP = "\n\n\n"
+"""The separator of two tables (graph/text/sentences.py)."""
+_NO_TITLE = ("#!", "\\", "%", "//", ".. ", "<!--")
+"""What a first line begins with that is a command or a comment, in a script, LaTeX, AsciiDoc, reStructuredText or Markdown."""
 DELIMITERS = ",;\t|"
 """The cell separators that are tried; a first line sep=… can declare another."""
 _SAMPLE_CHARS = 1 << 16
@@ -49,17 +53,21 @@ def clean(value: Any) -> Any:
 
 
 def title_of(text: str) -> str:
-    """A Markdown heading on the first line, or a short first line followed by an empty one; else "".
+    """A Markdown or AsciiDoc heading on the first line, or a short first line followed by an empty one; else "".
 
-    >>> title_of("# The Lantern\\nA ferry."), title_of("Tides\\n\\nHigh at noon."), title_of("A ferry.")
+    >>> title_of("# The Lantern #\\nA ferry."), title_of("Tides\\n\\nHigh at noon."), title_of("A ferry.")
     ('The Lantern', 'Tides', '')
     """
     lines = text.lstrip("\n\r").splitlines()
     if not lines:
         return ""
     first = lines[0].strip()
-    if first.startswith("#") and first.strip("# "):
-        return first.strip("# ")
+    if first.startswith(_NO_TITLE):
+        return ""
+    if first.startswith(("#", "= ", "== ")):
+        heading = first.lstrip(first[0])
+        unclosed = heading.rstrip(first[0])
+        return (unclosed if unclosed.endswith((" ", "\t")) else heading).strip()
     stands_alone = len(lines) > 1 and not lines[1].strip()
     return first if stands_alone and len(first) <= MAX_FIRST_LINE else ""
 
@@ -69,39 +77,50 @@ def begins_with_front_matter(text: str) -> bool:
     return text.startswith(("---", "+++")) and text.splitlines()[0].rstrip() in ("---", "+++")
 
 
-def table_text(text: str) -> str:
+def table_text(text: str, delimiter: str = "") -> str:
     """A CSV file as table rows, without empty rows and trailing empty cells; lines above the table stay plain text.
+
+    `delimiter` separates the cells if it occurs and the file declares no other. A rule marks the header of a single column.
 
     >>> table_text('Fares of 2026\\n\\nStop;Fare\\n"Quill; quay";3,5\\n;\\n')
     'Fares of 2026\\n\\n| Stop | Fare |\\n| Quill; quay | 3,5 |'
     """
     declared = _DELIMITER_LINE.match(text)
-    rows = _cells(text[declared.end() :], declared[1]) if declared else _cells(text, _delimiter(text[:_SAMPLE_CHARS]))
+    if declared:
+        delimiter, text = declared[1], text[declared.end() :]
+    elif not delimiter or delimiter not in text:
+        delimiter = _delimiter(text[:_SAMPLE_CHARS])
+    rows = list(filter(None, map(filled_cells, _rows(text, delimiter))))
+    if len(rows) > 1 and all(len(row) == 1 for row in rows):
+        rows[1:1] = [["---"]]
     first = next((number for number, row in enumerate(rows) if len(row) > 1), 0)
     return join_blocks([*(row[0] for row in rows[:first]), *map(table_row, rows[first:])])
 
 
 def table_row(cells: Iterable[str]) -> str:
-    """A table row on one line.
+    """A table row on one line; a backslash precedes each bar in a cell.
 
-    >>> table_row(["Stop", "Fare \\n (2 zones)"])
-    '| Stop | Fare (2 zones) |'
+    >>> table_row(["Stop", "Fare \\n (2 zones)", "A|B"])
+    '| Stop | Fare (2 zones) | A\\\\|B |'
     """
-    return "| " + " | ".join(" ".join(cell.split()) for cell in cells) + " |"
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", r"\|") for cell in cells) + " |"
 
 
 def join_blocks(blocks: Iterable[str]) -> str:
-    """Blocks joined by an empty line, table rows and list items by a line break; empty blocks are dropped.
+    """Blocks joined by an empty line, table rows and list items by a line break; an empty block between two rows separates two tables.
 
-    >>> join_blocks(["# Fares", "| a |", "", "| b |", "End."])
-    '# Fares\\n\\n| a |\\n| b |\\n\\nEnd.'
+    >>> join_blocks(["# Fares", "| a |", "| b |", "", "| c |", "End."])
+    '# Fares\\n\\n| a |\\n| b |\\n\\n\\n| c |\\n\\nEnd.'
     """
     pieces: list[str] = []
-    previous = ""
-    for block in filter(None, (each.strip() for each in blocks)):
-        tight = block[:2] in _TIGHT and previous[:2] == block[:2]
-        pieces += ["\n" if tight else GAP, block] if pieces else [block]
-        previous = block
+    previous, ends_table = "", False
+    for block in map(str.strip, blocks):
+        if block:
+            tight = block[:2] in _TIGHT and previous[:2] == block[:2]
+            gap = TABLE_GAP if ends_table and block.startswith("| ") else "\n" if tight else GAP
+            pieces += [gap, block] if pieces else [block]
+            previous = block
+        ends_table = not block and previous.startswith("| ")
     return "".join(pieces)
 
 
@@ -161,26 +180,24 @@ def _delimiter(sample: str) -> str:
     """The delimiter that splits the largest share of rows into the same number of cells, above 1; on a tie, the one that gives the most cells."""
 
     def regularity(delimiter: str) -> tuple[float, int]:
-        widths = Counter(map(len, _cells(sample, delimiter)))
+        widths = Counter(len(row) for row in _rows(sample, delimiter) if any(row))
         width = max((width for width in widths if width > 1), key=widths.__getitem__, default=0)
         return widths[width] / max(1, widths.total()), width
 
     return max(DELIMITERS, key=regularity)
 
 
-def _cells(text: str, delimiter: str) -> list[list[str]]:
+def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
     csv.field_size_limit(MAX_FILE_BYTES)
     rows = csv.reader(StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True)
-    return list(filled_rows([cell.strip() for cell in row] for row in rows))
+    return ([cell.strip() for cell in row] for row in rows)
 
 
-def filled_rows(rows: Iterable[list[str]]) -> Iterator[list[str]]:
-    """The rows without trailing empty cells, and without empty rows."""
-    for cells in rows:
-        while cells and not cells[-1]:
-            cells.pop()
-        if cells:
-            yield cells
+def filled_cells(row: list[str]) -> list[str]:
+    """A row without trailing empty cells."""
+    while row and not row[-1]:
+        row.pop()
+    return row
 
 
 def _letters(line: str) -> str:

@@ -42,3 +42,4 @@ def _blocks(shapes: Iterable[Any]) -> Iterator[str]:
         elif getattr(shape, "has_table", False):
             for row in shape.table.rows:
                 yield table_row(cell.text for cell in row.cells)
+            yield ""

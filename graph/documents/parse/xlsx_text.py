@@ -9,7 +9,7 @@ from openpyxl import load_workbook
 
 from graph.documents.parse.archive import check_office
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import check_count, filled_rows, join_blocks, table_row
+from graph.documents.parse.plain import check_count, filled_cells, join_blocks, table_row
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -24,10 +24,11 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _rows(sheet: Any) -> Iterator[str]:
-    """The filled rows; the dimensions that a sheet declares are ignored."""
+    """The rows, "" for an empty one; the dimensions that a sheet declares are ignored."""
     sheet.reset_dimensions()
-    rows = sheet.iter_rows(values_only=True)
-    return map(table_row, filled_rows([cell_text(value) for value in row] for row in rows))
+    for row in sheet.iter_rows(values_only=True):
+        cells = filled_cells([cell_text(value) for value in row])
+        yield table_row(cells) if cells else ""
 
 
 def cell_text(value: object) -> str:

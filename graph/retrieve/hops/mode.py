@@ -115,7 +115,9 @@ def _title_links(scores: Scores, seed_X: Ints, proposition_X: Ints, entity_X: In
     """Links to the best passage of each other document named like an entity of a seed."""
     data, own_P, scores_N = scores.index.data, scores.own_P, scores.scores_N
     from_X, document_X = expand_rows(data.entity_document_EU, entity_X)
-    to_X = np.array([_best_passage(data.passage_document_P, own_P, int(u)) for u in document_X], np.int64)
+    documents_R, at_X = np.unique(document_X, return_inverse=True)
+    best_R = [_best_passage(data.passage_document_P, own_P, document) for document in documents_R.tolist()]
+    to_X = np.array(best_R, np.int64)[at_X]
     new_X = (to_X >= 0) & (document_X != data.passage_document_P[seed_X[from_X]])
     from_X, to_X = from_X[new_X], to_X[new_X]
     crowd_P = np.bincount(np.unique(np.stack([seed_X[from_X], to_X]), axis=1)[0], minlength=len(own_P))

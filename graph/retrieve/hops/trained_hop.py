@@ -19,8 +19,8 @@ from graph.index.index import Index
 from graph.models.encoder import find_model
 from graph.retrieve.hops.hop_features import HOP_FEATURES, hop_rows
 from graph.retrieve.parts.passage_scores import OwnScores
-from graph.retrieve.parts.query import BUILT_IN_SELECTORS, Query
-from graph.trees import Forest, check_encoder, forest_logits, read_forest, save_forest
+from graph.retrieve.parts.query import BUILT_IN_SELECTORS, SELECTOR_FILE, Query
+from graph.trees import Forest, check_encoder, forest_logits, read_forest, save_forest, trained_file
 from graph.types import Floats, Ints
 
 HOP_FILE = "hop.safetensors"
@@ -96,11 +96,15 @@ def save_hop(folder: Path, hop: Hop) -> None:
 
 
 def find_hop(spec: str, encoder: str) -> Hop | None:
-    """The hop in folder or hub model `spec`, else the package's for this encoder, if any; None for `none`. UserError for a missing folder or broken file."""
+    """The hop in folder or hub model `spec`, else the package's for this encoder, if any; None for `none`.
+
+    UserError for a missing folder, a folder without a selector, or a broken file.
+    """
     if spec not in BUILT_IN_SELECTORS:
         file = find_model(spec, "selector") / HOP_FILE
         if file.is_file():
             return _load(file, file.stat().st_mtime_ns)
+        trained_file(spec, "selector", SELECTOR_FILE)
     return shipped_hops().get(encoder) if spec != "none" else None
 
 

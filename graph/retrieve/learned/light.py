@@ -25,7 +25,7 @@ from graph.retrieve.parts.passage_scores import (
     score_propositions,
     with_best_proposition,
 )
-from graph.retrieve.parts.query import Query, SuggestSettings
+from graph.retrieve.parts.query import SELECTOR_FILE, Query, SuggestSettings
 from graph.retrieve.parts.ranking import entries_in, expand_rows, top_rows, worth_of_propositions
 from graph.retrieve.parts.suggest import SUBGRAPH_PROPOSITIONS, suggest
 from graph.trees import Forest, check_encoder, forest_logits, probabilities, read_forest, save_forest, trained_file
@@ -232,7 +232,6 @@ def first_span(index: Index, rows_n: Ints) -> tuple[Floats, Floats]:
     return start_n.astype(np.float32), (data.occurrence_end_M[first_n] - start_n).astype(np.float32)
 
 
-SELECTOR_FILE = "selector.safetensors"
 FORMAT = "modegraph selector, light, 2"
 HEADER = "selector"
 """The only key of the file's metadata. Its value is one JSON object with everything but the arrays, so that equal selectors give equal bytes."""

@@ -26,18 +26,24 @@ def retrieve_hierarchy(index: Index, query: Query, settings: RetrieveSettings) -
 
 
 def rows_in_layers(index: Index, layers: Collection[int]) -> Ints:
-    """The rows of the nodes in `layers` (empty: all), ascending; passages come before summaries. UserError for a layer without nodes,
-    unless the index is empty."""
-    layer_X = np.concatenate([np.zeros(len(index.data.passage_ids), np.int64), index.data.summary_layer_S])
-    if not layers or not len(layer_X):
-        return np.arange(len(layer_X))
-    available = np.unique(layer_X).tolist()
+    """The rows of the nodes in `layers` (empty: all), ascending; passages come before summaries."""
+    layer_X = _layers_of(index)
+    return np.flatnonzero(np.isin(layer_X, list(layers))) if layers else np.arange(len(layer_X))
+
+
+def check_layers(index: Index, layers: Collection[int]) -> None:
+    """UserError for a layer without nodes, unless the index is empty."""
+    available = np.unique(_layers_of(index)).tolist()
     missing = sorted(set(layers) - set(available))
-    if missing:
+    if missing and available:
         found = f"layers = {sorted(set(layers))}: layer {missing[0]} has no nodes in this index"
         expected = f"one or more of {', '.join(map(str, available))}"
         raise UserError(found, expected, "change the value, or index with more layers")
-    return np.flatnonzero(np.isin(layer_X, list(layers)))
+
+
+def _layers_of(index: Index) -> Ints:
+    """The layer of every node, passages (layer 0) before summaries: int64[X]."""
+    return np.concatenate([np.zeros(len(index.data.passage_ids), np.int64), index.data.summary_layer_S])
 
 
 def node_scores(index: Index, query_D: Floats) -> Floats:

@@ -105,18 +105,17 @@ def _explore(
     known = set(selected)
     new: dict[int, None] = {}
     for query, similarity_N in open_queries:
-        suggested = suggest(index, similarity_N, pool, count + len(known), settings).rows
-        nearest = top_rows(similarity_N, count)
-        if len(suggested):
-            nearest = nearest[:NEAREST_OFFERED]
-        candidates = [row for row in dict.fromkeys([*suggested.tolist(), *nearest.tolist()]) if row not in known]
-        new |= dict.fromkeys(select(index, query, np.array(candidates[: count + NEAREST_OFFERED], np.int64)).tolist())
+        walked = suggest(index, similarity_N, pool, count + len(known), settings).rows.tolist()
+        suggested = [row for row in walked if row not in known][:count]
+        nearest = top_rows(similarity_N, NEAREST_OFFERED if suggested else count).tolist()
+        candidates = dict.fromkeys([*suggested, *(row for row in nearest if row not in known)])
+        new |= dict.fromkeys(select(index, query, np.array(list(candidates), np.int64)).tolist())
     return np.array(list(new), np.int64)
 
 
 def judge_statements(index: Index, query: Query, selected: Sequence[int]) -> Verdict | None:
-    """The model's verdict on the selected propositions (only the latest, if there are too many to show); None without a usable reply."""
-    if query.model is None:
+    """The model's verdict on the selected propositions (only the latest, if there are too many to show); None without a usable reply, a model or a proposition."""
+    if query.model is None or not selected:
         return None
     texts = [index.data.proposition_texts[row] for row in selected[-MAX_STATEMENTS_SHOWN:]]
     prompt = list_statements(query.text, texts)

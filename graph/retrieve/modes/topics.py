@@ -29,8 +29,7 @@ def retrieve_topics(index: Index, query: Query, settings: RetrieveSettings) -> E
     """Top k passages (or propositions), ranked as in `statements`, but with other starting propositions and another path score."""
     similarity_N = score_all_propositions(index, query.vector_D)
     proposition_KN = topic_blocks(index)
-    sizes_K = np.maximum(np.diff(proposition_KN.indptr), 1)
-    chosen = top_rows((proposition_KN @ similarity_N) / sizes_K, TOPICS)
+    chosen = top_rows((proposition_KN @ similarity_N) / np.diff(proposition_KN.indptr), TOPICS)
     topic, rows = expand_rows(proposition_KN, chosen)
     order = np.lexsort((rows, -similarity_N[rows], topic))
     rank_in_topic = np.arange(len(order)) - np.searchsorted(topic[order], topic[order])
@@ -49,7 +48,7 @@ def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) 
 
 
 def topic_blocks(index: Index) -> sp.csr_array:
-    """The propositions of each topic, or of each document if the index has no topics: CSR[K, N] of ones."""
+    """The propositions of each topic that has any, or of each document if the index has no topics: CSR[K, N] of ones."""
     data = index.data
     if len(data.topic_ids):
         block = data.topic_proposition_KN.copy()
@@ -58,4 +57,4 @@ def topic_blocks(index: Index) -> sp.csr_array:
         membership = (np.ones(passages, np.float32), (data.passage_document_P, np.arange(passages)))
         block = sp.csr_array(sp.csr_array(membership, (documents, passages)) @ data.passage_proposition_PN)
     block.data[:] = 1
-    return block
+    return block[np.diff(block.indptr) > 0, :]

@@ -1,11 +1,12 @@
 """Diversity of statements (HLG §4.3.1): of two statements with the same meaning and words, only the better one remains.
 
 The published method drops stop words and folds numbers, so that "did acquire" equals "did not acquire" and −3.5 % equals −3.7 %. Here
-all words count: two statements are duplicates only if their distinctive words (numbers, negations, names, single letters) are equal and
+all words count: two statements are duplicates only if their distinctive words (numbers, negations, names, single letters, signs) are equal and
 in the same order, and the cosine of their TF-IDF vectors over words and pairs of words is above 1 − τ.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -15,7 +16,11 @@ from graph.types import Ints
 
 THRESHOLD = 0.005
 """τ: two statements with the same distinctive words both remain if the distance of their vectors (1 − cosine) is at least this."""
-_TOKEN = re.compile(r"[-−+]?[$€£¥]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+")
+_TOKEN = re.compile(
+    r"[-−+]?[$€£¥]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+"
+    r"|!=|[^\w\s.,:;?!…'\"`‘’“”„«»()\[\]{}/–—、，。؟،؛।-]"
+)
+"""A number, a word, or a sign: anything else but punctuation, such as ≥, +, or a vowel sign that `re` does not count as part of a word."""
 _NEGATIONS = frozenset(
     ["no", "not", "never", "none", "nor", "neither", "nobody", "nothing", "without", "cannot", "hardly", "unlike"]
 )
@@ -23,24 +28,31 @@ _NEGATIONS = frozenset(
 
 def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
     """The rows of `texts` (best first) without duplicates of earlier ones: int64, ascending."""
-    distinctive = [distinctive_words(text) for text in texts]
-    if len(set(distinctive)) == len(distinctive):
+    rows_with: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for row, text in enumerate(texts):
+        rows_with[distinctive_words(text)].append(row)
+    if len(rows_with) == len(texts):
         return np.arange(len(texts))
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectors = TfidfVectorizer(analyzer=_words_and_pairs).fit_transform(texts)
-    similarity = (vectors @ vectors.T).toarray()
     rows: list[int] = []
-    for row in range(len(texts)):
-        same_words = (other for other in rows if distinctive[row] == distinctive[other])
-        if not any(similarity[row, other] > 1 - threshold for other in same_words):
-            rows.append(row)
-    return np.array(rows, np.int64)
+    for same_words in rows_with.values():
+        if len(same_words) == 1:
+            rows += same_words
+            continue
+        similarity = (vectors[same_words] @ vectors[same_words].T).toarray()
+        kept: list[int] = []
+        for at in range(len(same_words)):
+            if not (similarity[at, kept] > 1 - threshold).any():
+                kept.append(at)
+        rows += [same_words[at] for at in kept]
+    return np.array(sorted(rows), np.int64)
 
 
 def distinctive_words(text: str) -> tuple[str, ...]:
     """The words of a text that a duplicate must have in the same order: negations, single letters, and everything that is not in lower case
-    (numbers, names, words of scripts without case).
+    (numbers, names, signs, words of scripts without case).
 
     >>> distinctive_words("Vitamin C did not fall by −3.5 % in Tarn.")
     ('Vitamin', 'C', 'not', '−3.5 %', 'Tarn')

@@ -3,6 +3,7 @@
 Legend: N propositions, E entities, T names of documents, W keywords."""
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from functools import cache
@@ -18,7 +19,7 @@ from graph.text.word_forms import is_caseless, unspaced_runs
 from graph.types import Floats, Ints
 
 MAX_TITLE_WORDS, MAX_TITLE_CHARACTERS = 10, 12
-EDGES = "?!.,;:\"“”'()[]؟،؛।"
+EDGES = "?!.,;:…\"“”„'‘’‚«»‹›*_`()[]؟،؛।"
 """Punctuation to strip from both ends of a phrase."""
 DocumentsOf = Callable[[str], list[int]]
 """The key of a title -> the documents whose title, or its part before a comma, has this key."""
@@ -60,13 +61,18 @@ def named_documents(index: Index, question: str) -> list[tuple[str, int]]:
             opens_with_article = length > 1 and words[start].casefold() == "the"
             if positions & used or not like_a_name or opens_with_article:
                 continue
-            phrase_key = entity_key(phrase)
-            for key in dict.fromkeys((phrase_key, bare_form(phrase_key))):
+            for key in dict.fromkeys(form for whole in _keys_of(phrase) for form in (whole, bare_form(whole))):
                 if documents := documents_of(key):
                     used |= positions
                     pairs += [(phrase, document) for document in documents]
                     break
     return pairs + [pair for run in unspaced_runs(question) for pair in _named_in_run(documents_of, run)]
+
+
+def _keys_of(phrase: str) -> tuple[str, str]:
+    """The `entity_key` of a phrase as it is written, and with composed accents (NFC)."""
+    key = entity_key(phrase.strip(EDGES))
+    return key, unicodedata.normalize("NFC", key)
 
 
 def _named_in_run(documents_of: DocumentsOf, run: str) -> list[tuple[str, int]]:
@@ -103,7 +109,7 @@ def keywords_of(index: Index, question: str) -> Ints:
     words = re.findall(r"\S+", question)
     phrases = [" ".join(each) for each in _runs(words, MAX_KEYWORD_WORDS)]
     phrases += ["".join(each) for run in unspaced_runs(question) for each in _runs(list(run), MAX_KEYWORD_CHARACTERS)]
-    keys = dict.fromkeys(entity_key(phrase.strip(EDGES)) for phrase in phrases)
+    keys = dict.fromkeys(key for phrase in phrases for key in _keys_of(phrase))
     rows = index.entity_rows(list(keys))
     return rows[rows >= 0]
 

@@ -175,6 +175,7 @@ class Query:
 
 BUILT_IN_SELECTORS = ("threshold", "llm", "none")
 """Any other name is the folder or the hub name (with a slash) of a trained selector."""
+SELECTOR_FILE = "selector.safetensors"
 
 
 class SuggestSettings(Settings):

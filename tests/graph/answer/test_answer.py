@@ -45,6 +45,18 @@ def test_a_prompt_shows_table_rows_as_pairs() -> None:
     assert numbered_excerpt(1, Excerpt("p", "", "a | b\nc")) == "[1] a | b c"
 
 
+@pytest.mark.parametrize(
+    ("title", "text", "shown"),
+    [
+        ("Ada", "Adaptive filters.", "[1] Ada: Adaptive filters."),
+        ("Ada", "# Ada\n\nA ferry.", "[1] # Ada A ferry."),
+        ("東京", "東京は都市。", "[1] 東京は都市。"),
+    ],
+)
+def test_a_title_precedes_its_text_unless_the_text_repeats_it_as_whole_words(title: str, text: str, shown: str) -> None:
+    assert numbered_excerpt(1, Excerpt("p", title, text)) == shown
+
+
 def test_without_passages_the_prompt_is_the_question() -> None:
     assert answer_messages("Who?", [])[1].content == "Question: Who?"
 
@@ -66,10 +78,14 @@ def test_formatting_and_parsing_an_answer_are_inverses(reason: str, answer: str)
         ("###Reason: ###Answer: yes", "", "yes"),
         ("###Reason: a ###Answer:", "a", ""),
         ("###Reason: a", "a", ""),
-        ("###Reason: a ###Answer: b ###Answer: c", "a", "b"),
+        ("###Reason: a ###Answer: b ###Answer: c", "a\n\nc", "b"),
+        ("###Reason: a ###Answer: ###Answer: b", "a", "b"),
+        ("###Answer: ###Reason: a ###Answer: b", "a", "b"),
+        ("###Answer: b ###Reason: a", "a", "b"),
+        ("a ###Answer:", "", "a"),
         ("###Reason: ###Reason: a ###Answer: b", "a", "b"),
         ("###Reason: a ###Answer: b\nc", "a", "b\nc"),
-        ("Sure! ###Reason: a ###Answer: b", "a", "b"),
+        ("Sure! ###Reason: a ###Answer: b", "Sure!\n\na", "b"),
         ("", "", ""),
     ],
 )
@@ -91,7 +107,7 @@ def test_text_that_does_not_follow_the_form_is_not_well_formed(text: str, reason
         ("###Answer: Tarn ###Reason: It lies there. [2]", "quoted", "It lies there. [2]", "Tarn", True),
         ("not in the documents", "quoted", "", "not in the documents", True),
         ("###Answer: Tarn", "quoted", "", "Tarn", False),
-        ("###Reason: a ###Answer: Tarn", "quoted", "", "Tarn", False),
+        ("###Reason: a ###Answer: Tarn", "quoted", "a", "Tarn", False),
         ("not in the documents", "reasoned", "", "not in the documents", False),
     ],
 )

@@ -191,6 +191,8 @@ def test_the_lists_of_brackets_are_complete() -> None:
         ("harbour[9]", "harbour", (9,)),
         ("a[９]=1", "a=1", (9,)),
         ("x=a[9](http://x)", "x=a(http://x)", (9,)),
+        ("the range [1, 9](http://x)", "the range [1] (http://x)", (9,)),
+        ("a wide range [1, 9], in [7, 8]", "a wide range [1], in", (9, 7, 8)),
     ],
 )
 def test_other_ways_to_write_a_citation_are_recognised(text: str, shown: str, removed: tuple[int, ...]) -> None:
@@ -213,6 +215,9 @@ def test_other_ways_to_write_a_citation_are_recognised(text: str, shown: str, re
         "[2019-05-03] [3.14] [10:30] [-1]",
         "[the page](http://x) [x]: y",
         "[Chapter 9]",
+        "It must be in the range [10, 20] °C, or an interval of [2-9].",
+        "It lies in [1, 5], between [2–4]; x ∈ [1;9].",
+        "[0, 1] [0-10], published [2019-05], score [3/5].",
     ],
 )
 def test_text_that_is_no_citation_is_unchanged(text: str) -> None:

@@ -157,6 +157,14 @@ def test_bad_input_creates_no_folder(tmp_path: Path, bad_file: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+def test_bad_input_leaves_an_empty_folder_as_it_was(tmp_path: Path, bad_file: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    before = (tmp_path / "mine").stat().st_ino
+    with pytest.raises(UserError, match="line 2"):
+        build_index(tmp_path / "mine", read_documents(bad_file, print), SETTINGS, lambda spec: HashEncoder())
+    assert (tmp_path / "mine").stat().st_ino == before and not any((tmp_path / "mine").iterdir())
+
+
 @in_both_stores
 def test_bad_input_leaves_an_index_unchanged(tmp_path: Path, bad_file: Path) -> None:
     before = build(tmp_path / "old", ISLES)

@@ -98,6 +98,20 @@ def test_communities_are_carried_over_by_default_and_status_shows_how_many_passa
     assert f"or when you run: modegraph compact {tmp_path / 'i'}" in shown
 
 
+def test_an_edit_of_metadata_alone_carries_communities_over_and_compact_detects_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, edited = tmp_path / "i", replace(GUILDS[4], metadata={"year": 1799})
+    put(folder, GUILDS)
+    with monkeypatch.context() as patch:
+        patch.setattr(graph.hierarchy.layers, "find_communities", None)
+        put(folder, [edited])
+    assert index_status(folder).changed_passages == 1
+    compact_index(folder, encoder)
+    put(tmp_path / "scratch", [*GUILDS[:4], edited, *GUILDS[5:]])
+    assert read_manifest(folder).files == read_manifest(tmp_path / "scratch").files
+
+
 def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: Path) -> None:
     """Communities are ordered by their first members: one whose first member is deleted moves back in the order, but its summary stays."""
 

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests.corpora import ISLES
+from tests.disks import mounted_disk
 from tests.fakes import HashEncoder
 from tests.graph.build.conftest import Place
 from tests.graph.damage import flip, flipped
@@ -68,6 +70,23 @@ def test_an_unknown_source_is_refused_with_a_suggestion_and_nothing_is_deleted(i
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
 
 
+def test_a_repeated_source_is_deleted_once_and_no_source_changes_nothing(index: Path) -> None:
+    data = delete_documents(index, ["tarn", "tarn"], encoder)
+    assert len(data.document_sources) == len(ISLES) - 1
+    generation = index_status(index).generation
+    assert len(delete_documents(index, [], encoder).document_sources) == len(ISLES) - 1
+    assert index_status(index).generation == generation
+
+
+def test_a_source_is_deleted_in_either_unicode_form(tmp_path: Path, place: Place) -> None:
+    composed, decomposed = "caf\u00e9.md", "cafe\u0301.md"
+    for stored, typed in ((decomposed, composed), (composed, decomposed)):
+        build_index(tmp_path / "i", [*ISLES, replace(EXTRA, source=stored)], SETTINGS, encoder)
+        assert len(delete_documents(tmp_path / "i", [typed, stored], encoder).document_sources) == len(ISLES)
+    build_index(tmp_path / "i", [replace(EXTRA, source=each) for each in (composed, decomposed)], SETTINGS, encoder)
+    assert composed in delete_documents(tmp_path / "i", [decomposed], encoder).document_sources
+
+
 def test_a_flipped_bit_or_a_missing_last_byte_in_any_file_is_reported_with_its_name(sqlite_index: Path) -> None:
     files = [file for file in sqlite_index.rglob("*") if file.is_file() and file.name != "writer.lock"]
     assert len(files) > 40
@@ -107,13 +126,19 @@ def test_repair_refuses_a_damaged_database(sqlite_index: Path) -> None:
         repair_index(sqlite_index, encoder)
 
 
-def test_an_interrupted_run_is_reported_and_resumed(index: Path) -> None:
-    class CrashingEncoder(HashEncoder):
-        def encode(self, texts):  # type: ignore[no-untyped-def]
-            raise KeyboardInterrupt
+class CrashingEncoder(HashEncoder):
+    def encode(self, texts):  # type: ignore[no-untyped-def]
+        raise KeyboardInterrupt
 
+
+def interrupt_a_run(folder: Path, documents: list[Document]) -> None:
+    """Store the documents in an index, and stop before their first text is encoded."""
     with pytest.raises(KeyboardInterrupt):
-        build_index(index, [EXTRA], SETTINGS, lambda spec: CrashingEncoder())
+        build_index(folder, documents, SETTINGS, lambda spec: CrashingEncoder())
+
+
+def test_an_interrupted_run_is_reported_and_resumed(index: Path) -> None:
+    interrupt_a_run(index, [EXTRA])
     assert "modegraph resume" in index_status(index).unfinished
     assert [found.repair for found in verify_index(index)] == [f"modegraph resume {index}"]
     resume_build(index, encoder)
@@ -128,6 +153,30 @@ def test_compact_frees_space_and_changes_no_array(index: Path) -> None:
     assert compact_index(index, encoder) > 0
     assert len(list(index.glob("arrays-*"))) == 1 and verify_index(index) == []
     assert_same_index(before, load_arrays(index, IndexData))
+
+
+def test_compact_finishes_an_interrupted_run(index: Path) -> None:
+    interrupt_a_run(index, [EXTRA])
+    compact_index(index, encoder)
+    assert index_status(index).unfinished == "" and EXTRA.source in load_arrays(index, IndexData).document_sources
+    build_index(index.parent / "whole", [*ISLES, EXTRA], SETTINGS, encoder)
+    assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "whole", IndexData))
+
+
+@pytest.mark.usefixtures("place")
+def test_an_interrupted_first_run_continues_only_with_the_same_encoder(tmp_path: Path) -> None:
+    interrupt_a_run(tmp_path / "i", [EXTRA])
+    with pytest.raises(UserError, match="made with encoder hash-encoder; this encoder is retrained"):
+        resume_build(tmp_path / "i", lambda spec: HashEncoder("retrained"))
+    resume_build(tmp_path / "i", encoder)
+    assert verify_index(tmp_path / "i") == []
+
+
+def test_an_index_on_a_read_only_disk_is_read(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        build_index(disk.folder / "i", ISLES, SETTINGS, encoder)
+        disk.make_read_only()
+        assert index_status(disk.folder / "i").rows["documents"] == len(ISLES) and verify_index(disk.folder / "i") == []
 
 
 WRITER = """

@@ -1,5 +1,6 @@
 """Merging new rows with the rows of the last generation, compared with plain computations; and the rows that an edit reads from the store."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +152,25 @@ class ReadCounter:
 def from_scratch(tmp_path: Path, documents: list[Document]) -> IndexData:
     build_index(tmp_path / "scratch", documents, SETTINGS, encoder)
     return load_arrays(tmp_path / "scratch", IndexData)
+
+
+def test_a_document_is_read_once_for_all_its_passages(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = Document("e", "", " ".join(document(number).text for number in range(40)))
+    build_index(tmp_path / "index", [document(2), long, document(1)], SETTINGS, encoder)
+    texts = list(load_arrays(tmp_path / "index", IndexData).passage_texts)
+    with open_for_writing(tmp_path / "index") as store:
+        changed, rows, read = ChangedRows(store, None), store.rows, list[object]()
+        passages = changed.passages()
+
+        def noted(query: str, values: Sequence[object]) -> object:
+            read.extend(values)
+            return rows(query, values)
+
+        monkeypatch.setattr(store, "rows", noted)
+        assert list(changed.passage_texts(passages)) == texts and len(texts) > 5
+    assert read == ["d001", "d002", "e"]
 
 
 def test_an_edit_reads_only_rows_that_it_affects(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

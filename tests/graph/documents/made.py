@@ -203,6 +203,23 @@ def message(body: str, html: str = "", charset: str = "utf-8", attached: Iterabl
     return mail.as_bytes()
 
 
+def pictured_message(kind: str) -> bytes:
+    """A message whose text, of a kind such as "plain", surrounds a picture; with two attached text files."""
+    parts = (
+        (f"text/{kind}", "", "Before the picture."),
+        ("image/png", 'inline; filename="a.png"', "png"),
+        (f"text/{kind}", "inline", "After it."),
+        ("text/plain", 'inline; filename="b.txt"', "Not read."),
+        ("text/html", "", "<p>At the end."),
+        (f"text/{kind}", "attachment", "Not read."),
+    )
+    body = "".join(
+        f"--b\nContent-Type: {content}\n{where and f'Content-Disposition: {where}'}\n\n{text}\n"
+        for content, where, text in parts
+    )
+    return f'Subject: Wheels\nContent-Type: multipart/mixed; boundary="b"\n\n{body}--b--\n'.encode()
+
+
 def deep_message(depth: int) -> bytes:
     """A message whose parts are nested `depth` levels deep."""
     text = b"".join(b'Content-Type: multipart/mixed; boundary="b%d"\n\n--b%d\n' % (n, n) for n in range(depth))

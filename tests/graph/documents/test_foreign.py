@@ -45,7 +45,33 @@ def test_nested_tables_give_their_text_once(tmp_path: Path) -> None:
     assert lines == ["| before | |", "| in | side |", "after", "| last |", "end"]
 
 
-@pytest.mark.parametrize("markup", ["<table><tr><td>" * 500, "<br>" * 16_000, "<!--" * 16_000, "<b></i>" * 9_000])
+def test_a_cell_that_spans_rows_or_columns_is_repeated_in_them(tmp_path: Path) -> None:
+    markup = (
+        "<table><tr><th colspan=3>Ships of the isles<tr><th>Year<th>Ship<th>Captain"
+        "<tr><td rowspan='2'>1911<td>Lantern<td>Ada<tr><td>Tern<td>Jonas<tr><td>1912<td colspan=2>none</table>"
+    )
+    rows = [
+        "| Ships of the isles |",
+        "| Year | Ship | Captain |",
+        "| 1911 | Lantern | Ada |",
+        "| 1911 | Tern | Jonas |",
+    ]
+    assert text_of(tmp_path / "a.html", markup).split("\n\n") == [*rows, "| 1912 | none | none |"]
+
+
+def test_two_empty_lines_separate_adjacent_tables_and_only_them(tmp_path: Path) -> None:
+    table = "<table>\n<tr><td>Stop<td>Fare</tr>\n<tr><td>Quay<td>3</tr>\n</table>\n"
+    text = text_of(tmp_path / "a.html", f"{table}{table}<p>End.</p>")
+    rows = "| Stop | Fare |\n\n| Quay | 3 |"
+    assert text == f"{rows}\n\n\n{rows}\n\nEnd."
+
+
+SPANS = "<table>" + "<td rowspan=9999 colspan=100>x" * 3_000 + "<tr><td>y" * 9_000
+
+
+@pytest.mark.parametrize(
+    "markup", ["<table><tr><td>" * 500, "<br>" * 16_000, "<!--" * 16_000, "<b></i>" * 9_000, SPANS]
+)
 def test_repetitive_html_is_read_within_two_seconds(tmp_path: Path, markup: str) -> None:
     before = cpu_seconds()
     assert "Deep text." in text_of(tmp_path / "a.html", markup + "Deep text.")
@@ -68,6 +94,7 @@ def test_html_gives_blocks_of_text_and_a_title() -> None:
     assert page.title == "A & B"
     assert page.text.split("\n") == ["one", "", "two bold", "three", "four H2O", "", "Not the title"]
     assert html_text("<h1>First <i>one</i></h1><h1>Second</h1>").title == "First one"
+    assert html_text("<h1>Port<br>Ellery<p>Harbour</p></h1>").title == "Port Ellery Harbour"
     assert (
         html_text("<script>a<b</script>b<style>c</style><noscript>d</noscript><template><p>e</template>f").text == "bf"
     )

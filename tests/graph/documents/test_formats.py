@@ -46,7 +46,7 @@ SLIDES = (
     "# Fares of the ferry\n\nThree tallens\n\nBells are free\n\n"
     "# Stops\n\n| Stop | Fare |\n| Quill | 3 |\n\nIn a group.\n\nNotes: Say it twice."
 )
-SHEETS = "# Fares\n\n| Stop | Fare | Since | Open |\n| Quill | quay | 0.3 | 1911-05-04 | TRUE |\n|  | 3 |\n\n# Old\n\n| Tarn | 7 |"
+SHEETS = "# Fares\n\n| Stop | Fare | Since | Open |\n| Quill \\| quay | 0.3 | 1911-05-04 | TRUE |\n\n\n|  | 3 |\n\n# Old\n\n| Tarn | 7 |"
 FARES = "| Stop | Fare | Note |\n| Quill | 3 | two lines, one cell |\n| Tarn | 7 |"
 HEAD = "From: Ada Marlow <ada@example.org>\nTo: Zoë <zoe@example.org>\nDate: Mon, 02 Mar 2026 10:00:00 +0100\nSubject: Прилив at noon"
 MAIL = {"from": "Ada Marlow <ada@example.org>", "to": "Zoë <zoe@example.org>", "date": "2026-03-02T10:00:00+01:00"}
@@ -95,6 +95,16 @@ VALID = [
         "Прилив at noon",
         f"{HEAD}\n\nSee below.\n\nSubject: Inner\n\nForwarded words.",
         MAIL,
+    ),
+    *(
+        ValidFile(
+            f"pictured {kind}.eml",
+            made.pictured_message(kind),
+            "Wheels",
+            f"Subject: Wheels\n\nBefore the picture.\n\nAfter it.\n\nAt the end.\n\nAttached: a.png, b.txt, text/{kind}",
+            {},
+        )
+        for kind in ("plain", "html")
     ),
     ValidFile(
         "html.eml",
@@ -172,7 +182,15 @@ VALID = [
         'Fares of 2026\n\n| Stop | Fare | Since |\n| Quill | 3,5 "new" | 1911 |\n| Tarn | 7 |\n| 5" pipe | 1,0 | 2,0 | 3,0 |',
         {},
     ),
-    ValidFile("one.csv", b"Stop\nQuill\n", "one", "| Stop |\n| Quill |", {}),
+    ValidFile("one.csv", b"Stop\nQuill\n", "one", "| Stop |\n| --- |\n| Quill |", {}),
+    ValidFile(
+        "notes.csv",
+        b"Halt;Preis;Bemerkung\nQuay;3,5;\nMill;4,5;zu\nTarn;2,5;\nOrrin;1,5;offen\nEll;2,0;\n",
+        "notes",
+        "| Halt | Preis | Bemerkung |\n| Quay | 3,5 |\n| Mill | 4,5 | zu |\n| Tarn | 2,5 |\n| Orrin | 1,5 | offen |\n| Ell | 2,0 |",
+        {},
+    ),
+    ValidFile("lists.tsv", b"Stop\ta,b,c,d\nQuill\tx,y,z,w\n", "lists", "| Stop | a,b,c,d |\n| Quill | x,y,z,w |", {}),
     ValidFile("notes.rst", b"Tides\n\nHigh.\n", "Tides", "Tides\n\nHigh.\n", {}),
     ValidFile(
         "pages.pdf", made.pdf_pages(["One.", "", "Three."]), "One.", "One.\n\nThree.", {"page_starts": [0, 6, 6]}
@@ -281,11 +299,20 @@ def test_ten_thousand_pages_are_read_with_their_numbers() -> None:
         assert page_at(document.metadata, document.text.index(f"Page {page}.")) == page
 
 
-def test_empty_rows_before_a_distant_cell_are_left_out(worker: ParseWorker) -> None:
+def test_any_number_of_empty_rows_separate_two_tables(worker: ParseWorker) -> None:
     def fill(book: Any) -> None:
         book.active["A1"], book.active["B1048576"] = "near", "far"
 
-    assert read("far.xlsx", made.workbook(fill), worker).text == "# Sheet\n\n| near |\n|  | far |"
+    assert read("far.xlsx", made.workbook(fill), worker).text == "# Sheet\n\n| near |\n\n\n|  | far |"
+
+
+def test_an_empty_paragraph_separates_two_tables(worker: ParseWorker) -> None:
+    def fill(document: Any) -> None:
+        for stop in ("Quay", "Mill"):
+            document.add_table(1, 1).cell(0, 0).text = stop
+            document.add_paragraph("")
+
+    assert read("tables.docx", made.docx_of(fill), worker).text == "| Quay |\n\n\n| Mill |"
 
 
 @pytest.mark.parametrize("name", REMOTE)

@@ -62,6 +62,11 @@ def test_modegraphignore_is_read_as_git_reads_gitignore(seed: int, tmp_path: Pat
     assert [Path(each) for each in found] == sorted(map(Path, found)) and len(found) == len(expected)
 
 
+def test_an_invalid_line_matches_nothing(tmp_path: Path) -> None:
+    write_files(tmp_path, {"": ["!", "\\", "*.md", "b.txt\\", "[z-a]"]}, IGNORE_FILE)
+    assert [file.relative_to(tmp_path).as_posix() for file in files_in(tmp_path)] == ["b.txt", "notes/old/b.txt"]
+
+
 def test_ignored_files_are_neither_read_nor_reported(tmp_path: Path) -> None:
     write_files(tmp_path, {"": ["*.bin", "notes/"]}, IGNORE_FILE)
     (tmp_path / "a.bin").write_bytes(b"\0")

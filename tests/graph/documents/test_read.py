@@ -1,5 +1,6 @@
 """Reading documents: text, Markdown, HTML and PDF files are read, and bad input is reported in one line that names the file and the problem."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,26 @@ def test_text_markdown_and_html_files_of_a_folder_are_read_with_their_titles(tmp
     )
     message = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
     assert notes == [f"notes.odt: skipped, its extension is not one of {message}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "title"),
+    [
+        ("a.md", "# Learning C#\n\nA course.", "Learning C#"),
+        ("a.md", "## Tides \t##\nHigh.", "Tides"),
+        ("a.md", "#Salt\nIt is white.", "Salt"),
+        ("a.md", "# ##\n\nNothing.", "a"),
+        ("a.md", "<!-- draft -->\n\nHigh.", "a"),
+        ("a.adoc", "= Tides\n:toc:\n\nHigh.", "Tides"),
+        ("a.rst", ".. _tides:\n\nTides\n=====\n", "a"),
+        ("a.tex", "\\documentclass{article}\n\n\\begin{document}", "a"),
+        ("a.txt", "#!/bin/sh\n\necho High", "a"),
+    ],
+)
+def test_a_title_is_a_heading_and_not_a_command_or_a_comment(tmp_path: Path, name: str, text: str, title: str) -> None:
+    (tmp_path / name).write_text(text)
+    found, _ = read(tmp_path / name)
+    assert found[name] == (title, text)
 
 
 def test_the_text_layer_of_a_pdf_is_read(tmp_path: Path) -> None:
@@ -92,6 +113,13 @@ def test_bad_input_is_reported_in_one_line(tmp_path: Path, name: str, content: b
     with pytest.raises(UserError) as problem:
         read(tmp_path / name)
     assert message in str(problem.value) and name in str(problem.value) and "\n" not in str(problem.value)
+
+
+def test_a_file_whose_name_is_not_utf8_is_refused_in_a_message_that_can_be_printed(tmp_path: Path) -> None:
+    file = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    file.write_text("Salt.")
+    with pytest.raises(UserError, match=r"caf\?\.txt: its name is not UTF-8\. Rename it"):
+        read(file)
 
 
 def test_a_missing_path_and_an_empty_folder_are_reported(tmp_path: Path) -> None:

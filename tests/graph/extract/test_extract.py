@@ -1,5 +1,7 @@
 """Units, entities and propositions extracted by rules, on sentences that a careless implementation gets wrong (docs/developers/behaviours.md, 13)."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 from graph.documents.split import split_passages
 from graph.extract.entities import entity_key, find_entities, title_keys
 from graph.extract.rules import extract_by_rules
-from graph.text.sentences import begins_with_row, header_at_end, split_units
+from graph.text.sentences import headers_at, split_units
 from graph.types import Document, Passage
+from tests.growth import assert_linear
 
 TABLE = "Fares rose.\n\n| Stop | Fare |\n|---|---:|\n| Quill | 3 |\n| Tarn | |\n\n- Kelp bread\n- Salt. And tea."
 
@@ -100,6 +103,14 @@ def test_a_single_capitalised_word_at_a_sentence_start_is_an_entity_only_if_alre
     assert find_entities("Lantern sailed.", {entity_key("The Lantern (ferry)")}) == ("Lantern",)
 
 
+def test_the_time_to_find_entities_does_not_grow_with_the_number_of_known_ones() -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        known = {f"boat {n}" for n in range(10 * size)}
+        return lambda: [find_entities("Lantern sailed.", known) for _ in range(size)]
+
+    assert_linear(prepare, 500)
+
+
 def test_the_subject_replaces_pronouns_and_is_prefixed_to_sentences_that_do_not_name_it() -> None:
     text = "Lantern is a ferry. She was built in 1911. Her funnel is cream. Repairs cost much."
     assert propositions(text, "Lantern (ferry)") == [
@@ -125,6 +136,15 @@ def test_the_subject_replaces_pronouns_and_is_prefixed_to_sentences_that_do_not_
         ("Tarn", "Tarn is a town. The mill closed. It burned.", "It burned."),
         ("Tarn", "Tarn is a town. They meet on Mondays.", "They meet on Mondays."),
         ("Tarn Dodgers", "The Tarn Dodgers are a team. They meet on Mondays.", "Tarn Dodgers meet on Mondays."),
+        ("Tarn", "Tarn is a town. It is 12 km from Quill to Port Ellery.", "It is 12 km from Quill to Port Ellery."),
+        (
+            "Tarn",
+            "Tarn is a town. It is very likely that the mine will close.",
+            "It is very likely that the mine will close.",
+        ),
+        ("Tarn", "Tarn is a town. It is easy for a guest to get lost.", "It is easy for a guest to get lost."),
+        ("Tarn", "Tarn is a town. It rained in May.", "It rained in May."),
+        ("Tarn", "Tarn is a town. It was built to guard the bay.", "Tarn was built to guard the bay."),
         ("Arnulf III, Count of Tarn", "Arnulf III of Tarn was a son of Arnulf II. He died in 990.", "He died in 990."),
     ],
 )
@@ -169,7 +189,7 @@ def test_offsets_point_at_the_original_wording() -> None:
 
 
 TABLES = st.lists(
-    st.sampled_from(["| a | b |", "| 1 | 2 |", "|---|---|", "Prose here.", "# Head", "", "* item", "| x | |"]),
+    st.sampled_from(["| a | b |", "| 1 | 2 |", "|---|---|", "Prose here.", "# Head", "", "\n", "* item", "| x | |"]),
     max_size=14,
 )
 
@@ -181,7 +201,7 @@ def test_table_rows_keep_their_header_when_a_text_is_read_in_parts(lines: list[s
     cuts = [n for n in range(1, len(lines)) if not lines[n].startswith("|---")]
     at = data.draw(st.sampled_from([0, *cuts]))
     first, second = "\n".join(lines[:at]), "\n".join(lines[at:])
-    header = header_at_end(first) if begins_with_row(second) else ()
+    (header,) = headers_at("\n".join(lines), [len("\n".join([*lines[:at], ""]))])
     parts = [*split_units(first), *split_units(second, header)]
     rows = [(unit.text, unit.cells) for unit in whole if unit.kind == "row"]
     assert [(unit.text, unit.cells) for unit in parts if unit.kind == "row"] == rows
@@ -190,9 +210,49 @@ def test_table_rows_keep_their_header_when_a_text_is_read_in_parts(lines: list[s
 def test_a_separator_line_starts_a_table_and_prose_ends_one() -> None:
     two = "| a | b |\n|---|---|\n| 1 | 2 |\n\n| c | d |\n|---|---|\n| 3 | 4 |"
     assert [unit.cells for unit in split_units(two)] == [(("a", "1"), ("b", "2")), (("c", "3"), ("d", "4"))]
-    assert header_at_end(two) == header_at_end(two, ("x", "y")) == ("c", "d")
-    assert header_at_end("End.\n| x | y |\n| 1 | 2 |", ("a", "b")) == ("x", "y")
-    assert header_at_end("| 1 | 2 |", ("a", "b")) == ("a", "b") and header_at_end("| 1 | 2 |\nEnd.", ("a", "b")) == ()
+    starts = [0, two.index("| 1"), two.index("| c"), two.rindex("\n|-") + 1, two.index("| 3"), two.index(" 4")]
+    assert list(headers_at(two, starts)) == [(), ("a", "b"), ("a", "b"), ("c", "d"), ("c", "d"), ("c", "d")]
+    cut = "3 |\n| 1 | 2 |\nEnd."
+    assert list(headers_at(cut, [0, 4, 14], ("x", "y"))) == [("x", "y"), ("x", "y"), ()]
+    assert [unit.line for unit in split_units(cut, ("x", "y"))] == ["3 |", "x: 1; y: 2", "End."]
+
+
+def test_two_empty_lines_end_a_table() -> None:
+    two = "| a | b |\n\n| 1 | 2 |\n\n\n| c | d |\n| 3 | 4 |"
+    assert [unit.line for unit in split_units(two)] == ["a: 1; b: 2", "c: 3; d: 4"]
+    assert list(headers_at(two, [two.index("| c"), two.index("| 3")])) == [(), ("c", "d")]
+
+
+@pytest.mark.parametrize(
+    ("table", "lines"),
+    [
+        ("| Fares of 2026 |  |\n| Stop | Fare |\n| Quay | 3 |", ["Fares of 2026", "Stop: Quay; Fare: 3"]),
+        ("| Dear Ada. It burned. |\n\nEnd.", ["Dear Ada.", "It burned.", "End."]),
+        (r"| Bring a \| b. | Bye. |", [r"Bring a \| b.", "Bye."]),
+        ("| Dear Ada |\n| It burned. |", ["Dear Ada", "It burned."]),
+        ("| Stop |\n| --- |\n| Quay |", ["Stop: Quay"]),
+        ("|  | Fare |\n| Quay | 3 |", ["Quay; Fare: 3"]),
+    ],
+)
+def test_rows_without_a_header_are_read_as_text(table: str, lines: list[str]) -> None:
+    assert [unit.line for unit in split_units(table)] == lines
+
+
+def test_indented_lines_below_a_list_item_belong_to_it() -> None:
+    text = "- The Lantern was built\n  in 1911 by Ada Marlow.\n- It sank.\nAll mourned."
+    lines = ["The Lantern was built in 1911 by Ada Marlow.", "It sank.", "All mourned."]
+    assert [unit.line for unit in split_units(text)] == lines
+
+
+def test_a_row_that_is_longer_than_a_passage_leaves_the_header_to_later_rows() -> None:
+    rows = "\n".join(f"| Boat {n} | {1900 + n} |" for n in range(60))
+    text = f"| Name | Launched |\n| Tern | {'long ' * 70}ago |\n{rows}\n\n\n| Stop | Fare |\n| Quay | 3 |"
+    document = Document("d", "Yard Book", text)
+    passages = split_passages(document, 30, lambda piece: len(piece.split()))
+    found = [each.text for of_passage in extract_by_rules(document, passages) for each in of_passage]
+    assert [line for line in found if "Boat" in line] == [f"Name: Boat {n}; Launched: {1900 + n}" for n in range(60)]
+    assert found[-1] == "Stop: Quay; Fare: 3"
+    assert [header for each in passages for header in headers_at(text, [each.start])] == [p.header for p in passages]
 
 
 def test_a_table_that_spans_several_passages_keeps_its_header() -> None:

@@ -1,6 +1,7 @@
 """An extraction by another program: triples become facts of the sentences that they match, and bad rows are reported."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from graph.types import Document, Passage
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 from tests.graph.same import assert_same_index
+from tests.growth import assert_linear
 
 ROWS = [
     {
@@ -56,6 +58,16 @@ def test_triples_determine_the_entities_of_sentences_and_documents_without_a_row
     assert index_status(tmp_path / "i").rows["facts"] == 2
 
 
+def test_the_time_to_place_triples_grows_in_proportion_to_the_document() -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        text = " ".join(f"Boat Ab{n}x lies at Quay{n} Road in Tarn." for n in range(size))
+        row = Row((), tuple((f"Boat Ab{n}x", "lies at", f"Quay{n} Road") for n in range(size)))
+        passage = Passage("p", "d", "Yard", 0, 0, len(text), text)
+        return lambda: place_triples(row, Document("d", "Yard", text), [passage])
+
+    assert_linear(prepare, 100)
+
+
 def test_a_triple_belongs_to_the_sentence_with_most_of_its_words() -> None:
     texts = ("Tarn is a village of Quill. Ada Marlow lives there. ", "The bell of Tarn rings at 10:30.")
     passages = [Passage("p0", "tarn", "Tarn", 0, 0, 52, texts[0]), Passage("p1", "tarn", "Tarn", 1, 52, 84, texts[1])]
@@ -89,6 +101,15 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
 
 
+def test_characters_that_no_store_accepts_become_spaces(tmp_path: Path) -> None:
+    triples = [["Marlow Yard", "built \ud83d in\0 1911 the", "Lantern\0"]]
+    file = write(tmp_path / "x.jsonl", [{"id": "lantern", "entities": ["Lantern\udc00"], "triples": triples}])
+    row = Row(("Lantern",), (("Marlow Yard", "built in 1911 the", "Lantern"),))
+    assert load_extraction(file) == {"lantern": row}
+    build(tmp_path / "i", file)
+    assert index_status(tmp_path / "i").rows["facts"] == 1
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
@@ -97,6 +118,7 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
         ({"id": "b", "triples": [["s", "p"]]}, "line 2: a triple of 2 parts"),
         ({"id": "b", "triples": [["s", "p", " "]]}, "line 2: a triple is"),
         ({"id": "b", "triples": [["s", "p", 3]]}, "line 2: a triple is"),
+        ({"id": "b", "triples": [["s", "p", "\0"]]}, "line 2: a triple is"),
         ({"id": "b", "entities": "x", "triples": []}, "line 2: 'entities'"),
         ({"id": "a", "triples": []}, "line 2: id 'a' also appears above"),
         ([], "line 2: a JSON array"),

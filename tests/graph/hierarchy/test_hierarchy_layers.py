@@ -73,9 +73,14 @@ def test_a_layer_that_does_not_exist_is_reported(layered_index: Index) -> None:
         UserError, match=r"layers = \[1, 3\]: layer 3 has no nodes in this index\. Expected one or more of 0, 1, 2\. "
     ):
         ask(layered_index, [3, 1], 5)
+
+
+def test_with_a_condition_a_layer_without_nodes_of_its_documents_is_empty(layered_index: Index) -> None:
     only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"]}
-    with pytest.raises(UserError, match=r"layers = \[2\]: layer 2 has no nodes"):
-        retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only))
+    found = retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only))
+    assert not found.passages and not found.summaries
+    with pytest.raises(UserError, match=r"layer 3 has no nodes in this index\. Expected one or more of 0, 1, 2\. "):
+        retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only | {"layers": [3]}))
 
 
 def test_in_an_empty_index_any_layer_is_empty(tmp_path: Path) -> None:

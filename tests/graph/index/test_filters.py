@@ -26,6 +26,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import MODES
 from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
@@ -54,6 +55,9 @@ YEARS = {"lantern": 1911, "marlow": 1880, "ada": 1931, "bread": 2001}
         ("level<=2", "10", False),
         ("when<2020-05", "2020-04-30", True),
         ("lang=EN", "en", True),
+        ("source=CAF\u00c9.md", "cafe\u0301.md", True),
+        ("source=cafe\u0301.md", "caf\u00e9.md", True),
+        ("source=caf?.md", "cafe\u0301.md", True),
         ("lang!=en", "de", True),
         ("lang!=en", None, True),
         ("lang=en", None, False),
@@ -151,7 +155,7 @@ def test_the_cache_of_filtered_indexes_is_bounded_by_bytes(
     parts = [index.where(_settings("dense", source).conditions) for source in sources]
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0], "the filtered index should be cached"
     retrieve(index, "When was the Lantern built?", _settings("paths", sources[0]))
-    one = parts[0].extra_bytes(index.data)
+    one = parts[0].extra_bytes
     monkeypatch.setattr("graph.index.index.MAX_RESTRICTED_BYTES", one)
     assert index.where(_settings("dense", sources[0]).conditions) is parts[0]
     assert list(index._restricted.values()) == [parts[0]], (
@@ -166,17 +170,26 @@ def test_a_filtered_index_shares_the_memory_of_contiguous_rows_and_counts_its_ot
 ) -> None:
     index = replace(index_with_years)
     whole = index.where(_settings("dense", "source=*").conditions)
-    assert whole.data is index.data and whole.extra_bytes(index.data) == 0
+    assert whole.data is index.data and whole.extra_bytes == 0
     part = index.where(_settings("dense", "source=lantern").conditions)
     assert np.shares_memory(part.data.passage_vectors_PD, index.data.passage_vectors_PD)
     assert np.shares_memory(part.data.passage_texts.data, index.data.passage_texts.data)
-    before = part.extra_bytes(index.data)
+    before = part.extra_bytes
     assert before >= part.data.proposition_vectors_ND.nbytes
-    assert part.bipartite_chain.pull_VV.nnz and part.extra_bytes(index.data) > before
-    before = part.extra_bytes(index.data)
+    assert part.bipartite_chain.pull_VV.nnz and part.extra_bytes > before
+    before = part.extra_bytes
     (everywhere, *_) = np.flatnonzero(np.diff(part.data.term_count_WP.indptr) == len(part.data.passage_ids)).tolist()
     scores_P = part.term_scores.sum([everywhere, everywhere])
-    assert scores_P.all() and part.extra_bytes(index.data) == before + scores_P.nbytes
+    assert scores_P.all() and part.extra_bytes == before + scores_P.nbytes
+
+
+def test_the_copies_in_a_filtered_index_are_measured_once(
+    index_with_years: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = replace(index_with_years)
+    parts = [index.where(_settings("dense", f"source={source}").conditions) for source in index.sources()]
+    monkeypatch.setattr("graph.index.index.unshared_arrays", None)
+    assert [index.where(_settings("dense", f"source={source}").conditions) for source in index.sources()] == parts
 
 
 def test_a_folder_may_be_given_as_a_string(tmp_path: Path) -> None:
@@ -192,3 +205,23 @@ def test_a_folder_may_be_given_as_a_string(tmp_path: Path) -> None:
     assert retry_failed(folder, lambda spec: encoder) == 0
     delete_documents(folder, ["tarn"], lambda spec: encoder)
     assert len(open_index(folder).sources()) == len(ISLES) - 1
+
+
+def test_a_reader_of_some_documents_sees_no_full_name_that_only_others_have(tmp_path: Path) -> None:
+    def entities_of(*own: str) -> tuple[set[str], set[str]]:
+        """All entities of an index of the reader's documents and a hidden one, and those of the proposition about the ferry, as the reader sees them."""
+        texts = {
+            "ferry": "In 1911 the yard of J. Marlow built the ferry Lantern.",
+            **dict(zip("ab", own, strict=False)),
+        }
+        documents = [Document(source, "", text, {"team": "all"}) for source, text in texts.items()]
+        hidden = Document("hidden", "", "In 1912 Jacob Marlow was dismissed.", {"team": "hr"})
+        folder = tmp_path / str(len(own))
+        build_index(folder, [*documents, hidden], IndexSettings(), lambda spec: HashEncoder())
+        seen = open_index(folder, lambda spec: HashEncoder()).only((parse_condition("team=all"),))
+        (row,) = (row for row, text in enumerate(seen.data.proposition_texts) if "ferry" in text)
+        return set(seen.data.entity_texts), {name.casefold() for name in seen.proposition(row).entities}
+
+    assert entities_of() == ({"j. marlow", "lantern"}, {"j. marlow", "lantern"})
+    everyone = {"j. marlow", "jacob marlow", "lantern"}
+    assert entities_of("Later the owner Jacob Marlow sold it.") == (everyone, everyone)

@@ -57,9 +57,9 @@ def test_every_row_is_found_by_its_name_and_other_names_find_none(tmp_path: Path
 
 
 def test_a_passage_that_begins_inside_a_table_has_the_tables_header(tmp_path: Path) -> None:
-    """This holds in whatever order the passages are looked up; the prompt shows the header with every row."""
+    """This holds in whatever order the passages are looked up, and below a row that is longer than a passage; the prompt shows the header with every row."""
     rows = "\n".join(f"| Boat {n} | berth {n} |" for n in range(400))
-    text = f"The boats.\n\n| Name | Place |\n|---|---|\n{rows}\n\nAll are lost."
+    text = f"The boats.\n\n| Name | Place |\n|---|---|\n{rows}\n| Tern | {'long ' * 2000}ago |\n{rows}\n\nAll are lost."
     documents = [Document("a", "Prose", "No table here. " * 300), Document("b", "Yard Book", text)]
     passages = build(tmp_path / "i", documents).passages_of("b")
     assert (

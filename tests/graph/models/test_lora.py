@@ -15,7 +15,15 @@ from graph.answer.model_verifier import CALIBRATION, Calibration, read_calibrati
 from graph.errors import UserError
 from graph.models.catalogue import resolve
 from graph.models.checkpoint import adapter_base, answer_form
-from graph.models.openvino_ir import GGUF_NAMES, adapted_folder, key_of, lora_changes, read_safetensors
+from graph.models.openvino_ir import (
+    GGUF_NAMES,
+    OPENVINO_MODEL,
+    adapted_folder,
+    convert_once,
+    key_of,
+    lora_changes,
+    read_safetensors,
+)
 from serve.engines import open_model
 
 
@@ -116,6 +124,29 @@ def test_only_models_of_the_qwen2_family_are_offered_as_a_base(adapter: Path) ->
 
 
 @pytest.mark.long
+def test_a_conversion_for_openvino_cleans_up_after_a_killed_one_and_reports_a_cache_that_cannot_be_written(
+    tmp_path: Path,
+) -> None:
+    target = tmp_path / "adapted" / "0123"
+    killed = tmp_path / "adapted" / "adapted.killed" / "openvino"
+    killed.mkdir(parents=True)
+
+    def make(scratch: Path) -> None:
+        (scratch / "openvino").mkdir()
+        (scratch / "openvino" / OPENVINO_MODEL).write_text("")
+
+    def fill_disk(scratch: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(UserError, match=r"0123: cannot be written \(.*No space left on device.*Free some space"):
+        convert_once(target, target.parent, "reader", fill_disk, print)
+    assert convert_once(target, target.parent, "reader", make, print) == target
+    assert {each.name for each in target.parent.iterdir()} == {"0123", "fetching.lock"}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        convert_once(tmp_path / "file" / "0123", tmp_path / "file", "reader", make, print)
+
+
 def test_the_shipped_reader_is_small_and_names_its_base_and_data_sets(tmp_path: Path) -> None:
     folder = Path(resolve("reader"))
     assert (folder / "adapter_model.safetensors").stat().st_size < 20e6

@@ -105,6 +105,20 @@ def test_the_vector_is_the_mean_over_all_tokens(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, mean / np.linalg.norm(mean), atol=1e-5)
 
 
+def test_the_fingerprint_does_not_depend_on_the_fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_small_file(tmp_path / "e5.bin")
+    fingerprints = []
+    for name, version in (("one", "5.19.0"), ("two", "5.20.0")):
+        monkeypatch.setattr("transformers.configuration_utils.__version__", version)
+        monkeypatch.setattr("sentence_transformers.base.model.__version__", version)
+        convert_nano_e5(tmp_path / "e5.bin", tmp_path / name)
+        write_record(tmp_path / name, E5_SMALL)
+        fingerprints.append(open_encoder(str(tmp_path / name)).fingerprint)
+    assert fingerprints[0] == fingerprints[1]
+    (tmp_path / "two" / "config_sentence_transformers.json").write_text('{"prompts": {"query": "ask: "}}')
+    assert open_encoder(str(tmp_path / "two")).fingerprint != fingerprints[1]
+
+
 def test_a_wrong_file_and_a_wrong_vector_are_refused(tmp_path: Path) -> None:
     write_small_file(tmp_path / "e5.bin")
     convert_nano_e5(tmp_path / "e5.bin", tmp_path / "converted")

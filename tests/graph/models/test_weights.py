@@ -4,7 +4,10 @@ import json
 import shutil
 from pathlib import Path
 
-from graph.models.checkpoint import model_name, weights_fingerprint
+import pytest
+
+from graph.errors import UserError
+from graph.models.checkpoint import check_base, model_name, weights_fingerprint
 
 
 def model(folder: Path, weights: bytes = b"w") -> Path:
@@ -34,9 +37,27 @@ def test_the_name_depends_on_the_weights_and_not_on_the_path(tmp_path: Path) -> 
 def test_the_fingerprint_of_an_adapter_depends_on_its_base_and_rank(tmp_path: Path) -> None:
     base, other = model(tmp_path / "base"), model(tmp_path / "other", b"o")
     fingerprints = [
-        weights_fingerprint(adapter(tmp_path / name, base_folder, rank))
+        model_name(str(adapter(tmp_path / name / "sft", base_folder, rank)))
         for name, base_folder, rank in [("x", base, 8), ("y", other, 8), ("z", base, 16), ("w", base, 8)]
     ]
     assert len(set(fingerprints[:3])) == 3 and fingerprints[0] == fingerprints[3]
     (base / "model.safetensors").write_bytes(b"trained on")
-    assert weights_fingerprint(tmp_path / "x") != fingerprints[0]
+    assert model_name(str(tmp_path / "x" / "sft")) != fingerprints[0]
+
+
+def test_the_weights_of_a_conversion_by_another_transformers_are_the_same(tmp_path: Path) -> None:
+    configs = [
+        {"transformers_version": "5.19.0", "rope_theta": 1e6},
+        {"rope_theta": 1e6, "_name_or_path": "elsewhere", "transformers_version": "5.20.0"},
+        {"transformers_version": "5.19.0", "rope_theta": 1e4},
+    ]
+    folder = model(tmp_path / "base")
+    adapted = adapter(tmp_path / "adapter", folder)
+    (folder / "config.json").write_text(json.dumps(configs[0]))
+    (adapted / "run.json").write_text(json.dumps({"base_weights": weights_fingerprint(folder)}))
+    for config in configs[:2]:
+        (folder / "config.json").write_text(json.dumps(config))
+        check_base(str(adapted), str(folder))
+    (folder / "config.json").write_text(json.dumps(configs[2]))
+    with pytest.raises(UserError, match="does not belong to base model"):
+        check_base(str(adapted), str(folder))

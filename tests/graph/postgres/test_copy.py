@@ -14,7 +14,10 @@ import graph.build.copy_index
 from graph.build.build import Edit, build_index, edit_index
 from graph.build.copy_index import COPIED_TABLES, copy_to_database, copy_to_folder
 from graph.build.lifecycle import compact_index, delete_documents, index_status, verify_index
+from graph.build.stores import open_for_writing
+from graph.documents.split import split_passages
 from graph.errors import UserError
+from graph.extract.extraction import Failure, Reading
 from graph.feedback import FEEDBACK, Feedback, FeedbackFile, GivenAnswer, Vote, read_feedback, row_of
 from graph.postgres.schema import SCHEMA, known_migrations
 from graph.store.index_settings import IndexSettings
@@ -168,6 +171,22 @@ def test_a_source_with_a_nul_character_is_reported_and_nothing_is_copied(tmp_pat
     assert "documents 'o\\x00dd': a NUL character" in refusal(lambda: copy_to_database(tmp_path / "i", database))
     with psycopg.connect(database) as connection:
         assert connection.execute("SELECT to_regnamespace('modegraph_index')").fetchone() == (None,)
+
+
+def test_nul_outside_documents_is_replaced_and_a_call_with_it_is_left_out(folder: Path, database: str) -> None:
+    with open_for_writing(folder) as store, store.transaction():
+        source = store.sources()[0]
+        (passage,) = split_passages(store.document(source), 200, len)
+        store.put_reading(Reading(passage, "llm", (), failure=Failure("no\0 JSON", "\0", 1)))
+    model = ScriptedModel(lambda request: request.messages[0].content)
+    requests = [CompletionRequest((Message("user", text),), 10) for text in ("a", "b\0")]
+    Ledger(model, folder / LEDGER).complete(requests)
+    vote = Vote(GivenAnswer("tiny", "Ada Marlow [1]", context_ids=("p",)), "up")
+    FeedbackFile(folder, 1 << 20).add(Feedback("1", "reader", "2026-11-30T12:00:00Z", True, "Who\0?", vote))
+    assert copy_to_database(folder, database)["calls"] == 1
+    with psycopg.connect(database) as connection:
+        stored = connection.execute(f"SELECT problem, reply, question FROM {SCHEMA}.quarantine, {SCHEMA}.feedback")
+        assert stored.fetchall() == [("no\ufffd JSON", "\ufffd", "Who\ufffd?")]
 
 
 def test_a_damaged_index_is_not_copied(folder: Path, database: str) -> None:

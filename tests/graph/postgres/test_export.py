@@ -1,6 +1,7 @@
 """An export equals the index, replaces the previous export as a whole or not at all, and changes nothing that it did not create."""
 
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -30,7 +31,10 @@ from tests.graph.postgres.large import large_index
 from tests.places import ROOT
 
 DOCUMENT_WITH_NUL = Document(
-    "odd\0source", "Odd \0 title", "The mark came from Quill. The \0 was in it.", {"a": "x\0", "b": ["\\u0000", 3]}
+    "odd\0source",
+    "Odd \0 title",
+    "The mark came from Quill. The \0 was in it.",
+    {"a": "x\0", "b": ["\\u0000", 3], "c": math.nan},
 )
 
 
@@ -87,7 +91,7 @@ def check_value(table: str, column: str, value: Any, found: Any) -> None:
     elif column == "weight":
         assert np.float32(found) == np.float32(value)
     elif column == "metadata":
-        assert found == {"a": "x\ufffd", "b": ["\\u0000", 3]} or found == json.loads(value) == {}
+        assert found == {"a": "x\ufffd", "b": ["\\u0000", 3], "c": None} or found == json.loads(value) == {}
     elif column in ("id", "source", "target", "proposition", "passage"):
         key = value.partition(":")[2] if table == "edges" else value
         assert found == key.replace("\ufffd", "\ufffdfffd;").replace("\0", "\ufffd0;")

@@ -119,6 +119,19 @@ def test_a_writer_that_stops_in_the_middle_of_a_transaction_is_disconnected(
         assert store.get_meta("extractor") is None
 
 
+def test_a_writer_that_reads_a_file_for_longer_than_the_idle_limit_is_not_disconnected(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place_in_database(tmp_path / "index", database)
+    monkeypatch.setattr("graph.postgres.turn.STATEMENT_S", 0.1)
+    monkeypatch.setitem(graph.postgres.turn.LIMITS, "idle_in_transaction_session_timeout", "'1s'")
+    with writers_turn(database, tmp_path) as turn, closing(PostgresStore(database, turn)) as store:
+        with store.transaction():
+            store.set_meta("extractor", "rules")
+            time.sleep(2)
+        assert store.get_meta("extractor") == "rules"
+
+
 WRITER = """
 import sys, time
 from pathlib import Path

@@ -58,6 +58,8 @@ def test_overrides_take_precedence_over_the_file(tmp_path: Path) -> None:
         ("model: a\nbeard: 1", [], "unknown key 'beard'. Known keys: learning_rate"),
         ("- a", [], "contains a list"),
         ("a: [", [], "not valid YAML"),
+        ("model: a\nlora: {rank: 2024-02-30}", [], "not valid YAML (day is out of range for month)"),
+        ("model: 0b_", [], "not valid YAML"),
         ("model: a", ["nonsense"], "--set nonsense"),
         ("model: a", ["model.size=1"], "model is the value 'a'"),
     ],
@@ -70,7 +72,9 @@ def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overri
     assert message in str(problem.value) and "\n" not in str(problem.value)
 
 
-@pytest.mark.parametrize("text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "1_000", "null"])
+@pytest.mark.parametrize(
+    "text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "2024-02-30", "0b_", "1_000", "null"]
+)
 def test_a_string_setting_is_not_converted_to_another_type(text: str) -> None:
     """Strings that YAML would read as a number, a date, a boolean or null: without quotes, in quotes, and in a group of settings."""
     assert load_settings(Outer, None, [f"model={text}"]).model == text

@@ -16,6 +16,11 @@ def test_rows_are_written_as_utf8_lines(tmp_path: Path) -> None:
     assert "naïve 東京" in (tmp_path / "rows.jsonl").read_text(encoding="utf-8")
 
 
+def test_a_byte_order_mark_at_the_start_of_a_file_is_dropped(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"a": 1}\n{"a": "\ufeff"}\n', encoding="utf-8-sig")
+    assert list(read_jsonl(tmp_path / "rows.jsonl")) == [(1, {"a": 1}), (2, {"a": "\ufeff"})]
+
+
 @pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt])
 def test_an_error_while_writing_leaves_the_previous_file(tmp_path: Path, problem: type[BaseException]) -> None:
     file = tmp_path / "rows.jsonl"

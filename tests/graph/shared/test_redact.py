@@ -20,6 +20,20 @@ def test_the_examples_in_docstrings_are_correct() -> None:
 
 
 @pytest.mark.parametrize(
+    ("found", "remedy", "message"),
+    [
+        ("x: no index.", "run: modegraph repair .", "x: no index. Expected one. Run: modegraph repair ."),
+        ("no index in .", "run: modegraph repair ../..", "no index in . Expected one. Run: modegraph repair ../.."),
+        ("no index;", "change it...", "no index. Expected one. Change it"),
+    ],
+)
+def test_a_message_has_no_full_stop_at_its_end_but_keeps_the_names_of_folders(
+    found: str, remedy: str, message: str
+) -> None:
+    assert str(UserError(found, "one.", remedy)) == message
+
+
+@pytest.mark.parametrize(
     "text",
     [
         f"--set api_key={SECRET}",

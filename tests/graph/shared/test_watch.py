@@ -5,9 +5,11 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 import pytest
 
+from graph.errors import UserError
 from graph.shared.progress import PROGRESS, note_progress, read_progress, report_progress
 from tests.places import ROOT
 
@@ -53,6 +55,26 @@ def test_a_failed_run_counts_as_stopped_and_its_time_estimate_restarts_when_resu
         again = read_progress(tmp_path)
         assert again is not None and again.alive and again.about["again"] and again.last["step"] == 3
         assert again.seconds_left is None
+
+
+def test_of_many_threads_that_start_work_in_a_folder_one_works_and_the_others_are_refused(tmp_path: Path) -> None:
+    working, refused = Lock(), list[str]()
+
+    def start(_: int) -> None:
+        try:
+            with report_progress(tmp_path, {"stage": "eval"}):
+                assert working.acquire(blocking=False), "another thread is working"
+                found = read_progress(tmp_path)
+                working.release()
+                assert found is not None and found.alive, "the lock should be that of the file in the folder"
+        except UserError as problem:
+            refused.append(str(problem))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(start, range(2000)))
+    assert set(refused) == {
+        f"{tmp_path}: another process is working on it. Expected one process at a time. Wait until it is done"
+    }
 
 
 def test_readers_of_a_stopped_run_do_not_mistake_each_other_for_its_process(tmp_path: Path) -> None:

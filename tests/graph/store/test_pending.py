@@ -57,3 +57,9 @@ def test_two_open_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
     two.put(ids_of([3, 4]), vectors_of([3, 4]))
     assert np.array_equal(one.take(ids_of([2]), np.dtype("<f4")), vectors_of([2]))
     assert len(PendingVectors(tmp_path).ids) == 4
+
+
+def test_a_batch_that_a_writer_deletes_meanwhile_does_not_count(tmp_path: Path) -> None:
+    PendingVectors(tmp_path).put(ids_of([1, 2]), vectors_of([1, 2]))
+    (tmp_path / "pending/00000001-deleted.npy").symlink_to("deleted")
+    assert len(PendingVectors(tmp_path).ids) == 2

@@ -18,16 +18,18 @@ from typing import Any
 import pytest
 
 import modegraph as mg
+from data_synth.reading.reading_rows import reading_rows
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
-from data_synth.rows import Dropped, reading_to_json
+from data_synth.rows import Dropped, reading_to_json, separate_dropped
 from graph.documents.read import read_documents
 from graph.models.encoder import encoder_folder, open_encoder
 from graph.shared.jsonl import append_jsonl, read_jsonl, write_jsonl
 from graph.shared.runs import find_runs
 from graph.types import Excerpt
 from modegraph.tuning import steps, tune
-from modegraph.tuning.plan import Pace, TunePlan, measure_pace, sft_settings, trial_row, trial_tasks
+from modegraph.tuning.plan import Pace, TunePlan, measure_pace, row_tokens, sft_settings, trial_row, trial_tasks
 from modegraph.tuning.settings import TuneSettings
+from modegraph.tuning.tune_report import data_table
 from tests.commands import run
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import isles
@@ -36,6 +38,7 @@ from tests.modegraph.tuning.conftest import DOCUMENTS, HOSTILE_NAME, QUESTIONS, 
 from tests.places import EXAMPLES, ROOT
 from tests.processes import answers, until
 from train.export.export import export_merged
+from train.model.load import load_tokenizer
 from train.plan.memory import Launch
 from train.plan.plan import plan_training
 from train.preference import rounds
@@ -368,12 +371,44 @@ def test_the_share_determines_the_number_of_general_rows(tmp_path: Path) -> None
 def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path) -> None:
     """The time of a step is the time per token times the tokens of the accumulated rows, although the trial accumulates no gradients."""
     settings = TuneSettings(model=str(learner), max_length_tokens=4000)
-    tasks = trial_tasks(DOCUMENTS, settings.context_words)
+    tasks = trial_tasks(DOCUMENTS, settings)
     write_jsonl(tmp_path / "train.jsonl", (reading_to_json(trial_row(task)) for task in tasks))
     counts = plan_training(sft_settings(settings, tmp_path, tmp_path / "run"), Launch(), 0).counts
     assert (counts.rows, counts.steps) == (4, 1)
     pace = measure_pace(settings, DOCUMENTS)
     assert pace.step_s == pytest.approx(pace.token_s * counts.tokens, rel=0.1)
+
+
+def test_trial_passages_are_cut_to_the_longest_row_also_in_scripts_without_spaces(learner: Path) -> None:
+    documents = [mg.Document(str(n), "船", "渡し船は千九百十一年に造られた。" * 500) for n in range(5)]
+    settings = TuneSettings(model=str(learner))
+    tokenizer = load_tokenizer(str(learner))
+    lengths = row_tokens(tokenizer, [trial_row(task) for task in trial_tasks(documents, settings)])
+    assert len(lengths) == 4 and 1300 < max(lengths) <= settings.max_length_tokens
+    with pytest.raises(mg.UserError, match=r"max_length_tokens = 64: a question without passages has \d+ tokens"):
+        trial_tasks(documents, settings.model_copy(update={"max_length_tokens": 64}))
+
+
+def test_training_rows_that_are_too_long_are_left_out_and_counted(
+    quick_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    long = " ".join(f"Cabin {number} has {number * 7919} berths." for number in range(40))
+    documents = [replace(each, text=f"{each.text} {long}" if n % 2 else each.text) for n, each in enumerate(DOCUMENTS)]
+    settings = TuneSettings(**quick_settings)
+    tuning = steps.Tuning(settings, documents, None, None, tmp_path)  # type: ignore[arg-type]
+    for name in (steps.INDEX, steps.QUESTIONS):
+        steps.run_step(name, tuning)
+    made = reading_rows(tuning.training_questions(), steps.row_settings(settings))
+    lengths = row_tokens(load_tokenizer(settings.model), separate_dropped(made)[0])
+    limit = sorted(lengths)[len(lengths) // 2]
+    short = replace(tuning, settings=settings.model_copy(update={"max_length_tokens": limit}))
+    steps.run_step(steps.ROWS, short)
+    summary = json.loads((tmp_path / steps.ROWS / "summary.json").read_text())
+    assert 0 < summary["rows"] and summary["drops"] == {steps.TOO_LONG: sum(length > limit for length in lengths)}
+    assert f"({steps.TOO_LONG})" in data_table(short).note
+    none = replace(tuning, settings=settings.model_copy(update={"max_length_tokens": 64}))
+    with pytest.raises(mg.UserError, match=r"× the row is longer than max_length_tokens\).*Raise max_length_tokens"):
+        steps.write_rows(none, tmp_path / "none")
 
 
 def test_by_default_refusals_are_anchored_only_for_an_adapter(learner: Path, tmp_path: Path) -> None:

@@ -53,6 +53,11 @@ def test_no_follow_up_is_standalone_but_its_rewritten_form_is() -> None:
         ("What is that?", "What is WHO?"),
         ("Was that before 1911?", "Are those who vote paid?"),
         ("Is this near Tarn?", "Is the population of Tarn larger than that of Port Ellery?"),
+        ("Hi, who built it?", "Hi, who wrote Middlemarch?"),
+        ("Interesting. Who built it?", "Interesting. Who wrote Middlemarch?"),
+        ("Great answer! Who built it?", "Great answer! Who was the author of Dracula?"),
+        ("Actually, who founded it?", "Actually, who founded Tarn?"),
+        ("That’s great, sorry! Who owns them?", "The Lantern: who owns it?"),
         ("The other one?", "Was the other ship of Columbus, the Pinta, faster?"),
     ],
 )

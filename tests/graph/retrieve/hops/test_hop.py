@@ -19,6 +19,7 @@ from graph.retrieve.hops.mode import search_hops
 from graph.retrieve.hops.trained_hop import FORMAT, HEADER, HOP_FILE, Hop, find_hop, save_hop, scores_of_all_passages
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.retrieve import retrieve
+from graph.shared.modes import Mode
 from graph.store.index_settings import IndexSettings
 from graph.trees import Forest
 from graph.types import Document, Encoder, Evidence
@@ -230,6 +231,12 @@ def test_selectors_of_other_kinds_leave_hops_unchanged(isles: Index, tmp_path: P
     save_hop(tmp_path, stump("own", 0.5, "any"))
     with pytest.raises(UserError, match=r"no selector\.safetensors"):
         retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=f"{tmp_path}/"))
+
+
+@pytest.mark.parametrize("mode", ["hops", "auto", "plan", "local"])
+def test_a_folder_without_a_selector_is_refused(isles: Index, tmp_path: Path, mode: Mode) -> None:
+    with pytest.raises(UserError, match=r"no selector\.safetensors\. Expected the folder that .* made"):
+        retrieve(isles, QUESTION, RetrieveSettings(mode=mode, selector=f"{tmp_path}/"))
 
 
 @given(st.integers(0, 5000), st.integers(1, 6), st.integers(1, 4))

@@ -1,5 +1,7 @@
 """Titles that combine a found name with words of the question single out their documents."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -17,7 +19,7 @@ from graph.retrieve.hops.mode import (
 )
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
-from graph.types import Document
+from graph.types import Document, Floats, Ints
 from tests.graph.hashed import build, query_of
 
 QUESTION = "Which alcohol laws does the state have where Corran High stands?"
@@ -91,6 +93,23 @@ def test_the_laws_of_the_state_that_was_found_rank_before_those_of_other_states(
     reached = search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")]
     monkeypatch.setattr(mode, "QUESTION_SHARE", 2)
     assert search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")] < reached - 0.1
+
+
+def test_the_best_passage_of_a_document_is_found_once_for_all_links_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [Document("start", "Start", "In spring Ada Bell saw Tarnia. In autumn Ben Hill saw Tarnia.")]
+    documents += [Document(f"same-{n}", "Tarnia", f"Here is page {n} of the land.") for n in range(9)]
+    index, calls = build(tmp_path / "same", documents), list[int]()
+    best_passage = mode._best_passage
+
+    def recorded(passage_document_P: Ints, own_P: Floats, document: int) -> int:
+        calls.append(document)
+        return best_passage(passage_document_P, own_P, document)
+
+    monkeypatch.setattr(mode, "_best_passage", recorded)
+    links = search_hops(index, query_of(index, "What did Ben Hill see in autumn?")).links
+    assert links.title_X.sum() == 18 and len(calls) == len(set(calls)) == 9
 
 
 def test_a_passage_is_explained_by_the_link_that_hops_followed(states: Index) -> None:

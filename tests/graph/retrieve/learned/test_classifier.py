@@ -17,7 +17,6 @@ from graph.index.index import Index
 from graph.retrieve.learned.light import (
     FEATURES,
     HEADER,
-    SELECTOR_FILE,
     Classifier,
     features_of,
     open_selector,
@@ -27,7 +26,7 @@ from graph.retrieve.learned.light import (
 )
 from graph.retrieve.learned.selectors import find_selector
 from graph.retrieve.modes.local import JUDGED_GAIN, STEER
-from graph.retrieve.parts.query import RetrieveSettings
+from graph.retrieve.parts.query import SELECTOR_FILE, RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.trees import Forest, forest_logits
 from tests.fakes import ScriptedModel

@@ -1,5 +1,8 @@
 """`hops` reaches passages that a question does not name, explains how, and ranks the passage of a single-hop question first."""
 
+import unicodedata
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -9,10 +12,12 @@ from hypothesis import strategies as st
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity
 from graph.retrieve.parts import passage_scores
-from graph.retrieve.parts.mentions import named_documents
+from graph.retrieve.parts.mentions import keywords_of, named_documents
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.ranking import best_in_passage, expand_rows
 from graph.retrieve.retrieve import retrieve
+from graph.types import Document
+from tests.graph.hashed import build
 
 HOPS = RetrieveSettings(mode="hops", top_k=5, selector="none")
 
@@ -42,6 +47,21 @@ def test_a_question_names_documents_by_title_and_by_short_form(isles: Index) -> 
     assert names_in("Tarn is where?") == [], "a capitalised first word alone may be any word"
     assert names_in("Which lantern is it?") == [], "a single lower-case word is not a name"
     assert names_in("") == []
+
+
+@pytest.mark.parametrize("quoted", ["‘Lantern’", "«Lantern»", "„Lantern“", "*Lantern*", "`Lantern`", "“Lantern”…"])
+def test_a_name_in_quotes_is_recognised(isles: Index, quoted: str) -> None:
+    question = f"Who built {quoted}"
+    assert [name for name, _ in named_documents(isles, question)] == ["Lantern"]
+    assert [isles.data.entity_texts[row] for row in keywords_of(isles, question)] == ["lantern"]
+
+
+def test_a_name_is_recognised_with_decomposed_accents(tmp_path: Path) -> None:
+    names = ["Café Zoë", unicodedata.normalize("NFD", "Île Dumée")]
+    index = build(tmp_path / "accents", [Document(name, name, f"The {name} is old.") for name in names])
+    question = unicodedata.normalize("NFD", "Is the Café Zoë on the Île Dumée?")
+    assert sorted(index.sources()[document] for _, document in named_documents(index, question)) == sorted(names)
+    assert "café zoë" in {index.data.entity_texts[row] for row in keywords_of(index, question)}
 
 
 def test_two_hops_reach_passages_that_the_question_does_not_name(isles: Index) -> None:

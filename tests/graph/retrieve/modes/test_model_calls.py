@@ -168,6 +168,15 @@ def test_selecting_nothing_is_valid_and_the_rounds_continue(isles: Index) -> Non
     )
     found = ask(isles, model, selector="llm")
     assert found.trace.steps[0] == "0 propositions to start from" and len(found.passages) == 4
+    assert [kind_of(request) for request in model.requests].count("selected") == 1 + MAX_ROUNDS
+
+
+def test_nothing_selected_means_no_answer(isles: Index) -> None:
+    model = model_with(
+        selected=lambda request: {"selected": []}, answer=lambda request: {"answer": "Ada Marlow", "next_questions": []}
+    )
+    found = ask(isles, model, selector="llm")
+    assert found.findings == () and {kind_of(request) for request in model.requests} == {"selected"}
 
 
 @pytest.mark.parametrize("mode", ["local", "global"])

@@ -1,11 +1,14 @@
 """`statements` and `topics`: keywords, paths through shared entities, each score compared with a slow reference (docs/developers/behaviours.md, 22)."""
 
 import itertools
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,14 +26,14 @@ from graph.retrieve.modes.statements import (
     next_steps,
     search_paths,
 )
-from graph.retrieve.modes.topics import judge_by_worth, topic_blocks
+from graph.retrieve.modes.topics import TOPICS, judge_by_worth, topic_blocks
 from graph.retrieve.parts.mentions import count_keywords, keyword_propositions, keywords_of
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
 from graph.store.index_settings import IndexSettings
-from graph.types import Document
+from graph.types import Document, Floats
 from tests.fakes import HashEncoder
 
 QUESTION = "Who founded the Marlow Yard that built the ferry Lantern?"
@@ -252,6 +255,26 @@ def test_duplicates_do_not_shorten_a_long_list(tmp_path: Path) -> None:
         found = retrieve(index, f"Marlow Yard: {same}?", values)
         counts.append(len(found.propositions))
     assert counts == [6, 21]
+
+
+def test_with_a_condition_only_topics_of_its_documents_are_ranked(tmp_path: Path) -> None:
+    """The document's statement has a negative cosine, and TOPICS topics have statements of other documents only."""
+
+    class Opposite(HashEncoder):
+        def encode_queries(self, texts: Sequence[str]) -> Floats:
+            return -self.encode(["The bell of Tarn rings."])
+
+    documents = [Document(f"other{n}", "", f"Crane {n} stands in shed {n}.") for n in range(TOPICS)]
+    documents.append(Document("bell", "", "The bell of Tarn rings."))
+    build_index(tmp_path / "i", documents, IndexSettings(), lambda spec: Opposite())
+    index = open_index(tmp_path / "i", lambda spec: Opposite())
+    propositions = index.data.proposition_ids
+    one_each = sp.csr_array(np.eye(len(propositions), dtype=np.float32))
+    data = replace(index.data, topic_ids=propositions, topic_texts=propositions, topic_proposition_KN=one_each)
+    settings = RetrieveSettings(mode="topics", where=("source=bell",))
+    found = retrieve(replace(index, data=data), "Who rings?", settings)
+    assert [passage.item.source for passage in found.passages] == ["bell"]
+    assert found.trace.steps[0].startswith("1 topics")
 
 
 def test_documents_are_the_topics_if_no_model_named_any(isles: Index) -> None:

@@ -2,7 +2,9 @@
 (docs/developers/behaviours.md, 21).
 """
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,6 +25,11 @@ LONG = "the harbour board met in the long room above the rope store and talked a
         ("The yard costs $5 in all.", "The yard costs €5 in all."),
         ("The bell rings at 10:30.", "The bell rings at 10:35."),
         ("Port Ellery is old.", "Port Ellory is old."),
+        ("The valve opens at ≥ 5 bar.", "The valve opens at ≤ 5 bar."),
+        ("The valve opens if x = 5.", "The valve opens if x != 5."),
+        ("The log is written in C.", "The log is written in C++."),
+        ("यह कमल का घर है।", "यह कमला का घर है।"),
+        ("เขาขายเสือ", "เขาขายเสื้อ"),
     ],
 )
 def test_similar_names_numbers_negations_and_roles_stay_distinct(one: str, other: str) -> None:
@@ -51,6 +58,21 @@ def test_names_numbers_and_negations_are_distinctive_words() -> None:
 def test_a_single_text_stays_and_of_equal_texts_without_words_only_the_first() -> None:
     assert diverse_rows([]).tolist() == [] and diverse_rows(["a"]).tolist() == [0]
     assert diverse_rows(["…", "…", "?"]).tolist() == [0, 2]
+
+
+def test_only_texts_with_the_same_distinctive_words_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No dense matrix has more rows than there are texts that share their distinctive words."""
+    sizes: list[int] = []
+    to_array = sp.csr_matrix.toarray
+
+    def recorded(block: sp.csr_matrix) -> np.ndarray:
+        sizes.append(block.shape[0])
+        return to_array(block)
+
+    monkeypatch.setattr(sp.csr_matrix, "toarray", recorded)
+    texts = [f"The Lantern carries crate {number}." for number in range(40)]
+    assert diverse_rows([*texts, *(text + "!" for text in texts[:2])]).tolist() == list(range(40))
+    assert sizes == [2, 2]
 
 
 @settings(deadline=None)

@@ -117,8 +117,9 @@ def test_rounds_use_the_walk_settings(guilds: Index) -> None:
 
     known = int(nearest[-2])
     assert offered_in_first_round(0) == [row for row in nearest[:6].tolist() if row != known]
-    suggested = suggest(guilds, cosines_N, nearest[-2:-1], 7, SuggestSettings()).rows.tolist()
-    assert suggested[0] not in nearest[:5] and offered_in_first_round(0.85)[: len(suggested)] == suggested
+    suggested = suggest(guilds, cosines_N, nearest[-2:-1], 6, SuggestSettings()).rows.tolist()
+    assert offered_in_first_round(0.85) == list(dict.fromkeys([*suggested, *nearest[:5].tolist()]))
+    assert suggested[0] not in nearest[:5]
 
 
 def test_the_default_walk_settings_are_those_of_trained_selectors() -> None:

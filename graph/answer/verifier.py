@@ -212,7 +212,8 @@ def windows(text: str, header: Cells = (), chars: int = WINDOW_CHARS) -> Iterato
         end = end + chars
         if end < len(text):
             end = max(text.rfind(blank, starts[-1], end) + 1 for blank in "\n ") or end
-    for start, stop, head in zip(starts, [*starts[1:], len(text)], headers_at(text, starts, header), strict=True):
+    spans = pairwise([*starts, len(text)])
+    for (start, stop), head in zip(spans, headers_at(text, starts, header), strict=True):
         yield start, text[start:stop], head
 
 

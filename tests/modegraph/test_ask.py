@@ -76,7 +76,7 @@ def test_streams_work_in_an_event_loop_with_and_without_await(isles: mg.Index) -
 
 
 @pytest.mark.long
-def test_thinking_and_further_answers_are_in_no_piece(isles: mg.Index) -> None:
+def test_thinking_is_in_no_piece_and_a_further_answer_is_in_the_reason(isles: mg.Index) -> None:
     text = f"<think>So [1].</think>{REPLY} ###Answer: Ida Corrow"
     delta = {"reasoning_content": "First, the yard.", "content": text}
     chunk = json.dumps({"choices": [{"index": 0, "finish_reason": "stop", "delta": delta}]})
@@ -84,7 +84,7 @@ def test_thinking_and_further_answers_are_in_no_piece(isles: mg.Index) -> None:
         stream = isles.ask_stream(QUESTION, model=f"openai:m@{server.url}")
         pieces = list(stream)
     reason = "".join(each for each in pieces if each.part == "reason").strip()
-    assert reason == stream.answer.reason == "The Marlow Yard built her [1], says."
+    assert reason == stream.answer.reason == "The Marlow Yard built her [1], says.\n\nIda Corrow"
     assert "".join(each for each in pieces if each.part == "answer").strip() == stream.answer.text == "Ada Marlow [1]"
 
 

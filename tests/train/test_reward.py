@@ -221,7 +221,8 @@ def test_a_reward_adapter_of_a_changed_base_is_refused(adapter_run: Path, base: 
     adapter, changed_base = tmp_path / "adapter", tmp_path / "base"
     shutil.copytree(adapter_run, adapter)
     shutil.copytree(base, changed_base)
-    (changed_base / "config.json").write_text((base / "config.json").read_text() + "\n")
+    values = json.loads((base / "config.json").read_text())
+    (changed_base / "config.json").write_text(json.dumps(values | {"rms_norm_eps": 0.5}))
     config = adapter / "adapter_config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": str(changed_base)}))
     with pytest.raises(UserError, match="does not belong to base model"):

@@ -37,7 +37,7 @@ def test_a_prompt_shows_table_rows_as_pairs() -> None:
         numbered_excerpt(1, Excerpt("p", "Tram", table))
         == "[1] Tram: Fares. Stop: Quay; a; Fare: 3. Stop: Mill; b. End."
     )
-    ragged = "| Stop |\n| Quay | 3 | x |"
+    ragged = "| Stop |\n|---|\n| Quay | 3 | x |"
     assert numbered_excerpt(1, Excerpt("p", "", ragged)) == "[1] Stop: Quay; 3; x."
     assert (
         numbered_excerpt(1, Excerpt("p", "", "| only | a header |\n|---|---|")) == "[1] | only | a header | |---|---|"

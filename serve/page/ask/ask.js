@@ -79,10 +79,10 @@ export function startAsk(choices) {
     }
     byId("duel").replaceChildren();
     showRunning(true);
-    const asked = (latest = Symbol(text));
+    const current = (latest = Symbol(text));
     await Promise.allSettled(columns.map((column) => column.ask(text, options)));
     showRunning(false);
-    if (choices.models.length && asked === latest) finish();
+    if (choices.models.length && current === latest) finish();
   };
   const showDuel = () => {
     const duel = duelOf(columns.map((column) => column.turns.at(-1)));

@@ -111,8 +111,8 @@ class FormSplitter:
         return len(text)
 
     def _start_section(self, marker: re.Match[str]) -> int:
-        ended = "reason" if self._kind == "answer" and not self._keeps_spaces else self._kind
-        self._kind = _NEXT[ended][marker[0]]
+        is_empty_answer = self._kind == "answer" and not self._keeps_spaces
+        self._kind = _NEXT["reason" if is_empty_answer else self._kind][marker[0]]
         self._section, self._keeps_spaces, self._spaces = self._section + 1, False, []
         if self._kind != "lead":
             self._parts.append(Part(self._section, self._kind, ""))

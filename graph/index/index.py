@@ -156,7 +156,7 @@ class Index:
                 part = replace(self, data=data, copied_bytes=copied)
             self._restricted[conditions] = part
             size = sum(each.extra_bytes for each in self._restricted.values())
-            while size > MAX_RESTRICTED_BYTES:
+            while self._restricted and size > MAX_RESTRICTED_BYTES:
                 size -= self._restricted.popitem(last=False)[1].extra_bytes
             return part
 

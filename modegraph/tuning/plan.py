@@ -169,7 +169,7 @@ def trial_tasks(documents: Sequence[Document], settings: TuneSettings) -> list[R
             return tasks
         if not any(texts):
             found = f"max_length_tokens = {limit}: a question without passages has {tokens} tokens"
-            raise UserError(found, "room for passages", "raise max_length_tokens")
+            raise UserError(found, "a limit that leaves tokens for passages", "raise max_length_tokens")
         texts = [text[: len(text) * limit // tokens] for text in texts]
 
 

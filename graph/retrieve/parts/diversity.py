@@ -42,11 +42,11 @@ def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
             rows += same_words
             continue
         similarity = (vectors[same_words] @ vectors[same_words].T).toarray()
-        kept: list[int] = []
-        for at in range(len(same_words)):
-            if not (similarity[at, kept] > 1 - threshold).any():
-                kept.append(at)
-        rows += [same_words[at] for at in kept]
+        distinct: list[int] = []
+        for number in range(len(same_words)):
+            if not (similarity[number, distinct] > 1 - threshold).any():
+                distinct.append(number)
+        rows += [same_words[number] for number in distinct]
     return np.array(sorted(rows), np.int64)
 
 

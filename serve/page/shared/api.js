@@ -43,7 +43,7 @@ export async function* stream(path, body, signal) {
   let buffer = "";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) throw new ResponseError(200, "cut_off", "the connection ended before the answer was complete.");
+    if (done) throw new ResponseError(200, "cut_off", "the connection closed before the answer was complete.");
     const events = (buffer + value).split("\n\n");
     buffer = events.pop();
     for (const event of events) {

@@ -390,7 +390,7 @@ def test_a_follow_up_is_sent_with_the_earlier_turns_which_stay_on_the_page(
     page.route("**/v1/chat/completions", lambda route: route.fulfill(body=cut_off, content_type="text/event-stream"))
     page.fill("#question", "And when?")
     page.press("#question", "Enter")
-    page.wait_for_selector(".turn .problem >> text=The connection ended before the answer was complete.")
+    page.wait_for_selector(".turn .problem >> text=The connection closed before the answer was complete.")
     assert page.locator(".cost").count() == 1, "an answer that was cut off should not be saved"
 
 

@@ -1,7 +1,7 @@
 """CPU engines for a language model: start-up time, speed of reading prompts and of generation (one request, and eight concurrent ones), memory, agreement.
 
 Run: python -P benchmarks/cpu_engines.py [--model qwen2.5-coder-0.5b] [--answers 100] [--specs hf gguf …] [--json]. A prompt
-has about 350 words of the documents in examples/, documents with evidence first, and requests the answer form `reasoned`. Speeds are measured on
+contains about 350 words of the documents in examples/, those with evidence first, and requests the answer form `reasoned`. Speeds are measured on
 prompts that ask for a summary of the passages, `agreement` on the questions in examples/. Each engine runs in a separate process; vLLM is included if
 MODEGRAPH_VLLM_PYTHON names its Python. `gguf` is the catalogue's file; gguf-q8_0 and gguf-bf16 are written from the converted weights first.
 `agreement` is the share of greedy answers (24 tokens at most) equal to those of hf.

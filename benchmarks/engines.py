@@ -45,7 +45,7 @@ NOT_DERIVED = ("index.", "ledger.", "writer")
 
 @dataclass(frozen=True)
 class Work:
-    """What to index: every `every`-th document of a corpus (None: of `invented` documents), with the embedded encoder or a stub."""
+    """What to index: every `every`-th document of `corpus`, or of `invented` invented documents if it is None, with the embedded encoder or a stub."""
 
     corpus: Path | None
     every: int
@@ -109,7 +109,7 @@ def processor_seconds(mark: str) -> dict[int, float]:
 
 
 def contents_of(folder: Path, encoder: OpenEncoder) -> tuple[list[str], dict[str, bytes]]:
-    """Return the rows of an index, as SQL, and its derived files once it is compact; compact it."""
+    """Compact an index; return its rows before, as SQL, and its derived files afterwards."""
     with sqlite3.connect(folder / SQLITE_FILE) as database:
         rows = list(database.iterdump())
     compact_index(folder, encoder)

@@ -61,7 +61,7 @@ class CountingEncoder:
 
 
 def invented_documents(count: int) -> Iterator[Document]:
-    """Documents of one passage and six sentences; each sentence has one or two names."""
+    """Documents of one passage and six sentences; each sentence contains two names, which may be the same."""
     rng = random.Random(0)
     for number in range(count):
         names = rng.sample(NAMES, 3)

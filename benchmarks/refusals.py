@@ -1,7 +1,7 @@
 """Does the response time of a refusal reveal that a resource exists? Compares foreign resources, which the key may not read, with absent ones.
 
 Run: python -P benchmarks/refusals.py [--rounds 1000] [--seed 0] [--json]. A round requests a foreign resource and two absent ones in random order
-over one connection. For each request, the report has the time for an absent resource and the median difference within rounds with its 95 %
+over one connection. For each request, the report gives the time for an absent resource and the median difference within rounds with its 95 %
 interval, both in processor time of the server and in wall-clock time (µs). "noise", the difference between the two absent resources, shows the
 error of the measurement.
 """
@@ -72,7 +72,7 @@ def rpc(method: str, **parameters: Any) -> str:
 
 
 def requests_naming(passages: Mapping[str, str]) -> dict[str, Request]:
-    """Requests that name a resource, by kind of resource and route; `passages` has the passage ids to name."""
+    """Requests that name a resource, by kind of resource and route; `passages` contains the passage ids to name."""
     query = json.dumps({"query": "Who?"})
     node = "/v1/graph/neighbourhood?id={}&kind="
     chat = json.dumps({"model": "stub@{}", "messages": [{"role": "user", "content": "Who?"}]})

@@ -1,7 +1,7 @@
 """Sampling K responses to one prompt with a transformers model: side by side after one shared copy of the prompt, and with `generate`.
 
 Run: python -P benchmarks/sampling.py [--model smollm2] [--prompt-tokens 800] [--tokens 32] [--sizes 1,8,16] [--json]. `generate` decodes
-K copies of the prompt as a batch. Reported: processor seconds of each method, and whether the greedy tokens are equal.
+K copies of the prompt as a batch. The report gives the processor seconds of each method, and whether the greedy tokens are equal.
 """
 
 import sys

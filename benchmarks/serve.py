@@ -2,7 +2,7 @@
 
 Run: python -P benchmarks/serve.py [--index FOLDER --questions FILE.jsonl] [--model FOLDER] [--soak-s 600] [--json].
 Without --index a small index of examples/ is built. The engine is vLLM on the Python that MODEGRAPH_VLLM_PYTHON names, with a tiny model
-trained for the purpose unless --model names one; without vLLM, a stub that sends a token every STUB_TOKEN_S seconds. With --soak-s,
+trained for the purpose unless --model names another; without vLLM, a stub that sends a token every STUB_TOKEN_S seconds. With --soak-s,
 another server is put under load for that long, while documents are added to its copy of the index.
 """
 

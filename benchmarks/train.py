@@ -1,12 +1,12 @@
 """Training with shared prefixes: seconds, peak memory and losses of full steps, packed against TRL and the plain layout.
 
-Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts of 1,024
-random ids with responses of 64, random weights; reference log-probabilities are precomputed for every variant. Each variant
+Run: python -P benchmarks/train.py [--json] [--device cuda] [--size 0.5b] [--attention sdpa]. Prompts consist of 1,024
+random ids and responses of 64; weights are random; reference log-probabilities are precomputed for every variant. Each variant
 runs in a separate process: "trl" is DPOTrainer unchanged, "trl-completion" the same with logits only at the completions,
-as train/run/loop.py sets it and as TRL does on CUDA by default; "plain-8" has one sequence per response; the packed variants hold each prompt
+as train/run/loop.py sets it and as TRL does on CUDA by default; "plain-8" has one sequence per response; the packed variants contain each prompt
 once. The variants of a comparison take their steps in turn, so that a slow phase of the machine slows all. A step is forward, backward, clipping and
 fused AdamW (the trainers' default), in float32 on a CPU, under bfloat16 autocast on CUDA. The gain of a shared prefix is limited by
-what is not shared: the head runs at every response position in each variant ("trl" on a CPU: at all positions), so the small model is built so that the
+what is not shared: the head runs at every response position in each variant ("trl" on a CPU: at all positions). The small model is therefore built so that the
 head's share of its weights lies between those of Qwen2.5-0.5B (27 %) and Llama-3.1-8B (7 %).
 """
 

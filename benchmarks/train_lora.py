@@ -1,7 +1,7 @@
 """Training a real small model as the commands do: pairs per second and peak memory, against TRL's DPOTrainer on the same rows.
 
-Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. LoRA of rank 16, bfloat16, prompts of about 450 and
-responses of 60 to 80 tokens, made from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
+Run: python -P benchmarks/train_lora.py [--json] [--model smollm2] [--steps 4]. The model has a LoRA of rank 16, in bfloat16; prompts of
+about 450 and responses of 60 to 80 tokens are made from the example documents. "packed-2" and "plain-2" are `train dpo` in either layout, "trl" is DPOTrainer
 on the same pairs, with logits only at the completions; all have log π_ref precomputed. "packed-8" and "plain-8" are `train ms` on 8
 responses per prompt. Variants that are compared run in separate processes and take their steps in turn; the first step is not counted. Rates are per
 processor second, which other work on the machine does not affect; wall-clock rates are also reported.

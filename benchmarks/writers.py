@@ -1,7 +1,7 @@
 """Two writers and three readers use one index at the same time, in separate processes: is anything lost, duplicated, or mixed from two generations?
 
 Run: python -P benchmarks/writers.py [--seconds 120] [--store sqlite postgresql://…] [--json]. A database must be empty. In each turn a writer
-adds, changes or deletes one of its pairs of documents (no other writer has these); when it adds or changes a pair, it also writes a document that both
+adds, changes or deletes one of its pairs of documents (no other writer edits them); when it adds or changes a pair, it also writes a document that both
 writers share. Every sentence of a pair states the pair's version. At the end the index is compared with one that a single writer builds from the pairs
 that the two writers left in it. Readers repeatedly open the newest generation, query it, and check that it contains exactly the documents of the versions
 that its sentences state. The encoder is the stub of benchmarks/edits.py.

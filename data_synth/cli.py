@@ -1,7 +1,7 @@
 """The commands of data synthesis: `modegraph synth …` makes training data, `modegraph data …` validates, imports, splits and joins it.
 
-Of the commands of `synth`, those that make labelled rows from an index (`reading`, `relevance` and `claims`) are here, and those that write texts in
-data_synth/cli_generate.py."""
+Of the commands of `synth`, those that make labelled rows from an index (`reading`, `relevance` and `claims`) are here; those that write texts are
+in data_synth/cli_generate.py."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -74,7 +74,7 @@ Beside = Annotated[
     option(
         "FOLDER",
         INPUT,
-        "Relevance data to train on as well. Questions keep their split there; propositions that have another split there are left out. Repeatable.",
+        "Relevance data to train on as well: questions keep their split in it, and propositions with another split in it are left out. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
@@ -113,7 +113,6 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
         """
         from data_synth.dataset.write import ledger_of, write_or_preview
         from data_synth.relevance.relevance_form import (
-            CORPUS,
             RELEVANCE,
             SPLIT_BY,
             check_sources,
@@ -127,7 +126,7 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
         earlier_questions, earlier_propositions = read_earlier_splits(beside or [])
         gold = keep_earlier_splits(read_gold_questions(questions), earlier_questions)
         if distil_from is None:
-            gold = with_sentences(gold, corpus or questions.parent / CORPUS)
+            gold = with_sentences(gold, corpus or corpus_of(questions))
         opened_index = open_index(index)
         check_sources(gold, opened_index.sources())
         ledger = ledger_of(out, preview)
@@ -197,6 +196,13 @@ def register(app: typer.Typer, open_model: "OpenModel") -> None:
     data.command(cls=Command)(join)
 
 
+def corpus_of(questions: Path) -> Path:
+    """The default of --corpus: corpus.jsonl in the folder of --questions, which may be a folder itself."""
+    from data_synth.relevance.relevance_form import CORPUS
+
+    return (questions if questions.is_dir() else questions.parent) / CORPUS
+
+
 MAX_SHOWN_ROWS = 20
 Count = Annotated[int, option("N", INPUT, "Number of questions in this split.", min=0)]
 FEEDBACK = "feedback"
@@ -259,7 +265,7 @@ def import_set(
     makes claims from sentences that people labelled, for `train verifier --set real=FOLDER`; the card names the licences.
     """
     from data_synth.dataset.public_sets import multiple_choice, pubmedqa, read_items
-    from data_synth.dataset.write import MAKER, SUMMARY, check_folder
+    from data_synth.dataset.write import MAKER, SUMMARY, check_folder, stated_origin
     from data_synth.relevance.relevance_form import CORPUS
     from graph.shared.jsonl import write_json, write_jsonl
 
@@ -284,7 +290,7 @@ def import_set(
     rows = {"questions": write_jsonl(out / "questions.jsonl", questions)}
     if pairs:
         rows["documents"] = write_jsonl(out / CORPUS, (document for document, _ in pairs))
-    else:
+    elif stated_origin(out).get("Imported from") == "pubmedqa":
         (out / CORPUS).unlink(missing_ok=True)
     write_json(out / SUMMARY, {"made_by": MAKER, "origin": {"Imported from": kind}, **rows})
     if as_json:
@@ -370,11 +376,14 @@ def split(
     Numbered gold sentences become quotes, from which `synth preferences` composes reasoning.
     """
     from data_synth.dataset.split_join import split_questions
-    from data_synth.relevance.relevance_form import CORPUS
+    from graph.documents.questions import question_files
     from graph.shared.jsonl import write_jsonl
 
+    if out.is_dir() or out.resolve() in [file.resolve() for file in question_files(questions)]:
+        found = f"--out {out}: {'a folder' if out.is_dir() else 'the file of --questions'}"
+        raise UserError(found, "a new file", "choose another --out")
     counts = {"train": train, "dev": dev, "test": test}
-    rows = split_questions(questions, corpus or questions.parent / CORPUS, counts, seed, anew)
+    rows = split_questions(questions, corpus or corpus_of(questions), counts, seed, anew)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_jsonl(out, rows)
     if as_json:
@@ -391,10 +400,10 @@ def join(
     """Join folders of training data of one kind; every row keeps its split."""
     from dataclasses import replace
 
-    from data_synth.dataset.split_join import join_rows
+    from data_synth.dataset.split_join import join_rows, joined_origin
     from data_synth.dataset.write import check_folder, write_or_preview
 
     check_folder(out)
     form, rows = join_rows(folders)
-    origin = {"Joined from": ", ".join(folder.name for folder in folders)}
+    origin = joined_origin(folders, form)
     write_or_preview(rows, replace(form, made_by="data join"), origin, out, None, as_json)

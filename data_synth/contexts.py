@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data_synth.rows import Draft, Dropped, sample_rows
+from graph.answer.citations import check_citations
 from graph.answer.context import build_context, token_budget
 from graph.answer.prompt import answer_messages
 from graph.documents.questions import SPLITS, Question, check_gold, read_questions
@@ -31,9 +32,10 @@ if TYPE_CHECKING:
 
 NO_PASSAGES = "retrieval finds no passage, or fewer than --context-size"
 NO_ANSWER = "the question has no gold answer"
+CITES = "the gold answer contains a number in brackets, which would count as a citation"
 NEAR_DUPLICATE = "the question is a near duplicate of another one with the same answer"
 DUPLICATE_THRESHOLD = 0.1
-"""τ of graph/retrieve/parts/ranking.py for questions: about one word in twenty may differ, but no number, name or negation."""
+"""τ of graph/retrieve/parts/diversity.py for questions: about one word in twenty may differ, but no number, name or negation."""
 QUESTIONS_PER_GROUP = 32
 
 FindContexts = Callable[[Sequence[str]], Sequence[tuple[Excerpt, ...]]]
@@ -70,14 +72,14 @@ def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collecti
     """One draft per context (the first excerpt, the first two, …, all), shuffled by the question's id and the context's size; with `sizes`, only these sizes.
 
     Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages. Returns one Dropped if there is no context
-    of these sizes, and one per context if the question has no answer.
+    of these sizes, and one per context if the question has no answer or one that would count as a citation.
     """
     used_sizes = [size for size in range(len(excerpts) + 1) if (size in sizes if sizes else size)]
     if not used_sizes:
         return [Dropped(NO_PASSAGES)]
     answer = quote(question.answers[0]) if question.answers else ""
-    if not answer:
-        return [Dropped(NO_ANSWER) for _ in used_sizes]
+    if not answer or check_citations(answer, 0).removed:
+        return [Dropped(CITES if answer else NO_ANSWER) for _ in used_sizes]
     return [Draft(question, answer, shuffled(question.id, excerpts[:size])) for size in used_sizes]
 
 

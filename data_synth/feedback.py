@@ -13,7 +13,7 @@ from itertools import chain
 from pathlib import Path
 
 from data_synth.dataset.write import SUMMARY, Summary, check_folder, write_dataset
-from data_synth.preferences.hard_negatives import WORSE
+from data_synth.preferences.hard_negatives import NONE_SAYS_SO, WORSE
 from data_synth.preferences.preference_form import PREFERENCES, preference_problems
 from data_synth.preferences.preferences import BY_RULES, preference_row
 from data_synth.preferences.reasons import UNSUPPORTED, cite_statement, closest_statements
@@ -22,7 +22,7 @@ from data_synth.relevance.relevance_rows import relevance_rows
 from data_synth.relevance.split import make_split
 from data_synth.rows import Draft, Dropped, PreferenceRow, separate_dropped
 from graph.answer.context import of_passage, of_proposition, of_summary
-from graph.answer.prompt import format_answer
+from graph.answer.prompt import NOT_FOUND, format_answer, is_no_answer
 from graph.documents.questions import Question, Quote
 from graph.errors import UserError
 from graph.feedback import Correction, Feedback, GivenAnswer, Preference, RightPassage, Vote, read_feedback
@@ -168,6 +168,9 @@ def net_votes(votes: Iterable[Vote]) -> Mapping[tuple[object, ...], int]:
 
 
 PASSAGE_GONE = "a passage that is no longer in the index"
+EXCERPT_GONE = (
+    "an excerpt that is not in the index: it was deleted, or a model wrote it, as in the modes global, local and plan"
+)
 MALFORMED = "not usable for training: "
 _ALL_PASSAGES = "read"
 """A placeholder for the sources of all passages that reasoning by rules may quote."""
@@ -205,11 +208,14 @@ def preference_rows(
         excerpts = [each for one in pair.chosen.context_ids if (each := find_excerpt(index, one))]
         passages = [passage for one in pair.passage_ids if (passage := find_passage(index, one))]
         if len(excerpts) < len(pair.chosen.context_ids) or len(passages) < len(pair.passage_ids):
-            yield Dropped(PASSAGE_GONE)
+            yield Dropped(PASSAGE_GONE if len(passages) < len(pair.passage_ids) else EXCERPT_GONE)
             continue
         key = question_id(pair.question)
-        question = Question(key, pair.question, (quote(pair.chosen.text),), tuple(gold.get(key, ())), split=split[key])
-        yield pair_row(pair, Draft(question, question.answers[0], tuple(excerpts)), passages)
+        answer, kind = quote(pair.chosen.text), ""
+        if is_no_answer(answer):
+            answer, kind = NOT_FOUND, "unanswerable"
+        question = Question(key, pair.question, (answer,), tuple(gold.get(key, ())), kind=kind, split=split[key])
+        yield pair_row(pair, Draft(question, answer, tuple(excerpts)), passages)
 
 
 def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> PreferenceRow | Dropped:
@@ -234,7 +240,12 @@ def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> Pre
 
 
 def reason_by_rules(draft: Draft, passages: Sequence[Passage]) -> str | Dropped:
-    """The sentence closest to question and answer, from `passages` or else from the context, cited if it is in the context; Dropped if there is none."""
+    """The sentence closest to question and answer, from `passages` or else from the context, cited if it is in the context; Dropped if there is none.
+
+    For the answer "not in the documents": that none of the passages says so.
+    """
+    if draft.answer == NOT_FOUND:
+        return NONE_SAYS_SO
     context = [Passage(one.id, _ALL_PASSAGES, one.title, 0, one.start, one.end, one.text) for one in draft.excerpts]
     query = f"{draft.question.text} {draft.answer}"
     statements = closest_statements(query, (_ALL_PASSAGES,), lambda _: passages or context)

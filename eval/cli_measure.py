@@ -216,11 +216,12 @@ def add_reading(commands: typer.Typer, open_model: OpenModel) -> None:
             tasks = measured.retrieved_tasks(open_index(index), questions, settings)
         else:
             tasks = measured.gold_tasks(source, questions, distractors, seed)
+            measured.report_left_out(source, questions, tasks)
         answers = {measured.CONSTANT: measured.constant_answers(tasks)}
         for spec in models:
             say(f"{spec}: {len(tasks):,} questions of {source.name}")
             model = open_model(spec, None)
-            answers[spec] = measured.answer_all(model, tasks, form)
+            answers[spec] = measured.answer_all(model, tasks, form, no_passages)
             if checker is not None:
                 answers[f"{spec}, checked"] = measured.drop_unsupported(answers[spec], checker, form)
         figures = {name: measured.reading_figures(each, seed) for name, each in answers.items()}
@@ -374,6 +375,7 @@ def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
         Prints win rates (as measured, and at equal length), ties, agreement and position bias. --out saves every verdict, and the model's replies,
         which a later run reuses. Exits with 1 if any verdict is invalid.
         """
+        from eval.comparison import short_names
         from eval.judge import (
             judge_json,
             judge_pairs,
@@ -392,14 +394,15 @@ def add_judge(commands: typer.Typer, open_model: OpenModel) -> None:
             out.mkdir(parents=True, exist_ok=True)
         judgements = judge_pairs(pairs, open_model(model, out / LEDGER if out is not None else None))
         results = score_judgements(judgements, seed)
-        summary = judge_json(results, judgements, answers_a.stem, answers_b.stem)
+        a, b = short_names([answers_a.with_suffix(""), answers_b.with_suffix("")])
+        summary = judge_json(results, judgements, a, b)
         if out is not None:
             write_judgements(judgements, summary, out)
             say(f"wrote {out / 'judge.json'} and {out / 'judgements.jsonl'}")
         if as_json:
             print_json(summary)
         else:
-            print(as_text(judge_table(results, answers_a.stem, answers_b.stem)))
-            print("\n" + "\n".join(judge_summary(results, answers_a.stem, answers_b.stem)))
+            print(as_text(judge_table(results, a, b)))
+            print("\n" + "\n".join(judge_summary(results, a, b)))
         if any(one.invalid for one in results.values()):
             raise typer.Exit(1)

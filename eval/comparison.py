@@ -1,6 +1,4 @@
-"""The data model of a comparison: held-out rows, policies, their answers, their scores of pairs, measures, and the comparison itself.
-
-rows -> answers and log-probabilities -> measures -> report."""
+"""The data model of a comparison: held-out rows, policies, their answers, their scores of pairs, measures, and the comparison itself."""
 
 from __future__ import annotations
 
@@ -52,6 +50,21 @@ def unique_prompts(rows: Sequence[PreferenceRow]) -> list[PreferenceRow]:
     return list(first.values())
 
 
+def short_names(paths: Sequence[Path], reserved: str = "") -> list[str]:
+    """The last part of each path, with as many parents as are needed to make the names unique and different from `reserved`.
+
+    >>> short_names([Path("a/ms"), Path("b/ms")])
+    ['a/ms', 'b/ms']
+    """
+    resolved = [path.resolve() for path in paths]
+    deepest = max(len(path.parts) for path in resolved)
+    for depth in range(1, deepest):
+        names = ["/".join(path.parts[-depth:]) for path in resolved]
+        if len(set(names)) == len(names) and reserved not in names:
+            return names
+    return [str(path) for path in resolved]
+
+
 @dataclass(frozen=True)
 class Policy:
     """A model under comparison. `source` is its run folder or model name; an untuned model has no `record`.
@@ -79,8 +92,8 @@ class PairScore:
 class ScoredAnswer:
     """One greedy answer to one prompt. `cited` passages exist, `missing` citations name passages that do not.
 
-    `contains` is 1 if it contains a gold answer; `choice` is the yes/no/maybe that it opens with ("" for none); `cut` is true if it hit
-    the token limit.
+    `contains` is 1 if the text contains a gold answer; `choice` is the yes/no/maybe that it opens with ("" for none); `cut` is true if
+    it hit the token limit.
     """
 
     row_id: str

@@ -5,7 +5,6 @@ without the term for a question's difficulty. Legend: V verdicts, Q questions.""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,8 +16,9 @@ from numpy.typing import NDArray
 from pydantic import create_model
 from scipy.special import expit
 
+from eval.metrics.grounding import share
 from eval.statistics import LEVEL, Interval, bootstrap_mean, check_same_questions, holm, sign_test
-from eval.tables import Table, figure
+from eval.tables import NONE, Table, figure
 from graph.errors import UserError
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl, write_json, write_jsonl
@@ -53,19 +53,20 @@ class Judgement:
 
 @dataclass(frozen=True)
 class CriterionResult:
-    """The results on one criterion over all pairs; rates are from 0 to 1, or NaN without complete pairs.
+    """The results on one criterion over all pairs; rates are from 0 to 1, or None without complete pairs.
 
     `win_rate` is A's over the `complete` pairs, ties counting half. A pair is complete if both orders gave a valid verdict; the `incomplete` ones
     count towards no rate. `invalid` counts verdicts, two per pair.
-    `agreement`: both orders name the same answer, or both a tie. `position_bias`: both orders name the same position; `first_place`:
-    both name the first. `length_controlled` is A's win rate at equal lengths, None if the lengths of A and B leave it undecided.
+    `agreement` is the share of pairs for which both orders name the same answer, or both a tie, `position_bias` that for which both name the same
+    position, and `first_place` that for which both name the first. `length_controlled` is A's win rate at equal lengths, None if the lengths of A
+    and B leave it undecided.
     """
 
-    win_rate: Interval
-    ties: float
-    agreement: float
-    position_bias: float
-    first_place: float
+    win_rate: Interval | None
+    ties: float | None
+    agreement: float | None
+    position_bias: float | None
+    first_place: float | None
     length_controlled: float | None
     p: float
     corrected_p: float
@@ -113,7 +114,7 @@ WORDS: dict[str, Choice] = {"1": "1", "2": "2", "tie": "tie"}
 
 
 def judge_pairs(pairs: Sequence[AnswerPair], model: LanguageModel) -> list[Judgement]:
-    """Judge both orders of every pair. UserError when the model becomes unavailable; a refused or unreadable reply is an invalid verdict."""
+    """Judge both orders of every pair. UserError when the model becomes unavailable; a refused request or an unreadable reply gives an invalid verdict."""
     return list(track(_judgements_in_order(pairs, model), "judge: pairs", len(pairs)))
 
 
@@ -231,11 +232,11 @@ def _criterion_result(
     extra_V = [float(len(j.pair.first) - len(j.pair.second)) for j in complete for _ in range(2)]
     wins_Q = [wins_of(j, name) for j in complete]
     return CriterionResult(
-        win_rate=bootstrap_mean(wins_Q, seed=seed) if complete else Interval(math.nan, math.nan, math.nan),
-        ties=_share([word == "tie" for pair in words for word in pair]),
-        agreement=_share([A_WINS[a] == B_WINS[b] for a, b in words]),
-        position_bias=_share(same_position),
-        first_place=_share([same and a == "1" for same, (a, _) in zip(same_position, words, strict=True)]),
+        win_rate=bootstrap_mean(wins_Q, seed=seed) if complete else None,
+        ties=share([word == "tie" for pair in words for word in pair]),
+        agreement=share([A_WINS[a] == B_WINS[b] for a, b in words]),
+        position_bias=share(same_position),
+        first_place=share([same and a == "1" for same, (a, _) in zip(same_position, words, strict=True)]),
         length_controlled=length_controlled(wins_V, extra_V),
         p=p,
         corrected_p=corrected_p,
@@ -243,10 +244,6 @@ def _criterion_result(
         incomplete=len(judgements) - len(complete),
         invalid=verdicts.count("invalid"),
     )
-
-
-def _share(true: Sequence[bool]) -> float:
-    return sum(true) / len(true) if true else math.nan
 
 
 UNDECIDED = "undecided"
@@ -259,12 +256,14 @@ def judge_table(results: Mapping[str, CriterionResult], a: str, b: str) -> Table
     header = ("criterion", f"{a} wins", "95 %", "length-controlled", *share_names, "p (Holm)", "pairs", "invalid")
     rows = []
     for name, result in results.items():
-        low, high = figure(result.win_rate.low, True), figure(result.win_rate.high, True)
+        rate = result.win_rate
+        interval = NONE if rate is None else f"{figure(rate.low, True)} … {figure(rate.high, True)}"
         controlled = UNDECIDED if result.length_controlled is None else figure(result.length_controlled, True)
         values = (result.ties, result.agreement, result.position_bias, result.first_place)
-        shares = (figure(value, True) for value in values)
+        shares = (NONE if value is None else figure(value, True) for value in values)
         counts = (f"{result.corrected_p:.2g}", f"{result.complete:,}", f"{result.invalid:,}")
-        rows.append((name, figure(result.win_rate.mean, True), f"{low} … {high}", controlled, *shares, *counts))
+        mean = NONE if rate is None else figure(rate.mean, True)
+        rows.append((name, mean, interval, controlled, *shares, *counts))
     note = (
         f"{a} against {b}, every pair judged in both orders, ties counting half; intervals: bootstrap over questions. Position bias: "
         "share of the pairs for which both orders name the same position; first: share for which both name the first. "
@@ -278,11 +277,11 @@ def judge_summary(results: Mapping[str, CriterionResult], a: str, b: str) -> Ite
     """Who wins by the overall verdict, whether the judge can be relied on, and how many verdicts were invalid."""
     overall = results["overall"]
     rate = overall.win_rate
-    if overall.complete and overall.corrected_p < LEVEL and not rate.low <= 0.5 <= rate.high:
+    if rate is not None and overall.corrected_p < LEVEL and not rate.low <= 0.5 <= rate.high:
         yield f"{a} is judged {'better' if rate.mean > 0.5 else 'worse'} than {b} overall (win rate {figure(rate.mean, True)})."
     else:
         yield f"No difference shown between {a} and {b} overall."
-    if overall.complete and overall.position_bias > overall.agreement:
+    if (overall.position_bias or 0) > (overall.agreement or 0):
         yield "The judge prefers the same position in both orders more often than the same answer: do not rely on it."
     invalid = sum(one.invalid for one in results.values())
     if invalid:

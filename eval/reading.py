@@ -13,20 +13,22 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from data_synth.reading.reading_form import ReadingScore, score_reading
-from data_synth.reading.reading_rows import Distractors, contains_answer, words_of
+from data_synth.reading.reading_rows import MAX_LEXICAL, NO_GOLD, Distractors
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from data_synth.rows import sample_rows
+from data_synth.texts import contains_answer, words_of
+from eval.answering import greedy_answers
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, figure_or_dash
 from graph.answer.citations import check_citations, own_citations, short_answer
 from graph.answer.match import f1_beyond_question
-from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, parse_answer, with_title
+from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, parse_answer, with_title
 from graph.answer.support import SupportChecker, without_unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
-from graph.shared.console import track
+from graph.shared.console import say, track
 from graph.shared.ids import content_id
-from graph.types import AnswerForm, CompletionRequest, Excerpt, LanguageModel
+from graph.types import AnswerForm, Excerpt, LanguageModel
 
 if TYPE_CHECKING:
     from graph.index.index import Index
@@ -106,12 +108,15 @@ def gold_tasks(
     """Each question with its gold passages among `distractors` others, shuffled; an unanswerable question with passages on its topic.
 
     If there are enough passages, half of the others are from the question's `context_ids`, and half are those that BM25 ranks first; none contains the answer.
+    An answerable question without gold passages is left out.
     """
     finder = Distractors(source)
     tasks = []
     for question in questions:
+        if question.is_answerable and not question.gold_ids:
+            continue
         rng = random.Random(content_id("eval reading", str(seed), question.id))
-        near, lexical = finder.candidates(question)
+        near, lexical = finder.candidates(question, max(distractors, MAX_LEXICAL))
         gold = list(question.gold_ids)
         if not question.is_answerable:
             gold = list(question.gold_ids or question.context_ids[:1])
@@ -121,6 +126,15 @@ def gold_tasks(
         rng.shuffle(ids)
         tasks.append(ReadingTask(question, tuple(source.passages[passage_id] for passage_id in ids)))
     return tasks
+
+
+def report_left_out(source: ReadingSet, questions: Sequence[ReadingQuestion], tasks: Sequence[ReadingTask]) -> None:
+    """Print how many questions `gold_tasks` left out, if any; UserError if it left out all."""
+    left_out = f"{source.name}: {len(questions) - len(tasks):,} of {len(questions):,} questions left out: {NO_GOLD}"
+    if not tasks:
+        raise UserError(left_out, "questions with gold_ids", "add them, or read retrieved passages with --index")
+    if len(tasks) < len(questions):
+        say(left_out)
 
 
 def unanswerable_tasks(
@@ -134,7 +148,7 @@ def unanswerable_tasks(
     tasks = []
     for question in questions:
         rng = random.Random(content_id("without gold", str(seed), question.id))
-        near, lexical = finder.candidates(question)
+        near, lexical = finder.candidates(question, max(distractors, MAX_LEXICAL))
         rng.shuffle(near)
         ids = interleave(near, lexical, distractors)
         rng.shuffle(ids)
@@ -174,14 +188,13 @@ def retrieved_tasks(
     ]
 
 
-def answer_all(model: LanguageModel, tasks: Sequence[ReadingTask], form: AnswerForm) -> list[ReadingAnswer]:
-    """The model's greedy answers."""
-    requests = [
-        CompletionRequest(answer_messages(task.question.text, task.excerpts, form), ANSWER_TOKENS[form])
-        for task in tasks
-    ]
-    texts = [completion.text for completion in model.complete(requests)]
-    return [score_text(task, text) for task, text in zip(tasks, texts, strict=True)]
+def answer_all(
+    model: LanguageModel, tasks: Sequence[ReadingTask], form: AnswerForm, closed_book: bool = False
+) -> list[ReadingAnswer]:
+    """The model's greedy answers; a task without excerpts is refused without a call, unless `closed_book`."""
+    questions, contexts = [task.question for task in tasks], [task.excerpts for task in tasks]
+    completions = greedy_answers(model, questions, contexts, form, ANSWER_TOKENS[form], closed_book)
+    return [score_text(task, completion.text) for task, completion in zip(tasks, completions, strict=True)]
 
 
 def drop_unsupported(answers: Sequence[ReadingAnswer], verifier: Verifier, form: AnswerForm) -> list[ReadingAnswer]:

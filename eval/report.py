@@ -1,6 +1,6 @@
 """Reports on disk: tables and figures as Markdown and as one self-contained HTML page; and the report of a comparison.
 
-A comparison's folder has report.md, report.html, report.json, answers.jsonl and, if pairs were scored, logps.png; each is replaced once its new version is
+A comparison's folder contains report.md, report.html, report.json, answers.jsonl and, if pairs were scored, logps.png; each is replaced once its new version is
 finished, and an earlier logps.png is deleted if no pairs were scored; other files are not changed."""
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Verdict:
 class SeedVerdict:
     """One comparison, among several, of two systems trained with the same seeds.
 
-    `by_seed` has the difference for each seed, the unit of the exact sign-flip test (`p`; `corrected_p` after Holm's correction); `interval` is
+    `by_seed` contains the difference for each seed, the unit of the exact sign-flip test (`p`; `corrected_p` after Holm's correction); `interval` is
     over seeds and questions. `equal_p` is the p of the test for equality within a margin (None without one). A difference is `shown` only when
     test and interval agree, so never with five seeds or fewer, whose p is at least 1/16 (1 for one seed).
     """
@@ -266,7 +266,7 @@ def compare_seeds(
 ) -> dict[str, SeedVerdict]:
     """Every other system minus `baseline`, seeds paired; p-values are corrected over the systems. UserError as in `check_paired_seeds`.
 
-    `systems` has the values by system and training seed, each in the order of the questions.
+    `systems` contains the values by system and training seed, each in the order of the questions.
     """
     check_paired_seeds(systems, baseline)
     differences = {

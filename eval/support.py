@@ -18,13 +18,14 @@ from scipy.stats import rankdata
 
 from eval.statistics import Interval
 from eval.tables import Table, figure_or_dash
-from graph.answer.support import SupportRow, can_be_checked, support_row
+from graph.answer.support import Statement, SupportChecker, SupportRow, refuses, support_row
 from graph.answer.verifier import Premise, Verifier
 from graph.errors import UserError
 from graph.shared.console import track
 from graph.shared.jsonl import read_jsonl
 from graph.text.bm25 import terms_of
 from graph.text.word_forms import FUNCTION_WORDS, form_of
+from graph.types import Excerpt
 
 Floats64 = NDArray[np.float64]
 RESAMPLES = 1000
@@ -66,7 +67,7 @@ def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 
     start = time.process_time()
     probability_n = np.array([unsupported_probability(row, verifier) for row in track(rows, "sentences", len(rows))])
     milliseconds = (time.process_time() - start) * 1000 / len(rows)
-    checked_n = np.array([can_be_checked(row.claim) for row in rows])
+    checked_n = np.array([is_checked(row) for row in rows])
     marked_n = checked_n & (probability_n >= verifier.threshold)
     shares = float(marked_n[supported_n].mean()), float(marked_n[~supported_n].mean())
     balanced = (1 - shares[0] + shares[1]) / 2
@@ -76,6 +77,13 @@ def measure_support(rows: Sequence[SupportRow], verifier: Verifier, seed: int = 
         overlap_n = np.array([word_overlap(row, form) for row in rows])
         figures[name] = SupportFigures(auc_interval(overlap_n, supported_n, seed))
     return figures
+
+
+def is_checked(row: SupportRow) -> bool:
+    """Whether `ask` checks a row's sentence."""
+    excerpts = [Excerpt("", "", passage) for passage in row.passages]
+    sentence = Statement(row.sentence, 0, len(row.sentence), row.sentence, row.claim, ())
+    return SupportChecker(excerpts, None).obstacle(sentence) is None and not refuses(row.sentence)
 
 
 def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:

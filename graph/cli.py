@@ -52,7 +52,7 @@ PriceOut = Annotated[float, option("--price-out PRICE", MODEL, "Price per millio
 Failed = Annotated[bool, option("--failed", INPUT, "Retry the passages in quarantine.")]
 _WATCH = "Keep running and update the index when files in the folder are added, changed or removed, until Ctrl-C."
 Watch = Annotated[bool, option("--watch", INPUT, _WATCH)]
-_DELETE_MISSING = "Delete documents from the index that are no longer in DOCUMENTS."
+_DELETE_MISSING = "Delete from the index the documents that are no longer in DOCUMENTS."
 DeleteMissing = Annotated[bool, option("--delete-missing", INPUT, _DELETE_MISSING)]
 POLL_S = 2.0
 """Seconds between two checks of a watched folder."""
@@ -105,8 +105,8 @@ def _add_index(app: typer.Typer, open_model: "OpenModel") -> None:
 
         --out is the folder of the index; with --store its rows are in a database whose address is in that folder. Rules extract the
         propositions, unless --extractor-model names a language model or --import a file; the index stores that choice. Files
-        that cannot be read are skipped and listed with the reason; a .modegraphignore file in the folder names files to leave
-        out. Exits with 1 when more passages failed than max_failed_share allows. --engine ray creates the same index
+        that cannot be read are skipped and listed with the reason; a .modegraphignore file in DOCUMENTS names files to
+        leave out. Exits with 1 when more passages failed than max_failed_share allows. --engine ray creates the same index
         (docs/scale.md).
         """
         from graph.build.build import build_index
@@ -342,8 +342,8 @@ def _add_delete_and_repair(app: typer.Typer, open_model: "OpenModel") -> None:
     def repair(index: IndexFolder, as_json: AsJson = False) -> None:
         """Rebuild the damaged files of an index.
 
-        Arrays are rebuilt from the rows in index.sqlite or the database. Intact vectors are reused; those of damaged files are
-        encoded again.
+        Arrays are rebuilt from the rows in index.sqlite or the database. Intact vectors are reused; vectors in damaged files
+        are computed again.
         """
         from graph.build.lifecycle import repair_index
         from graph.models.encoder import open_encoder

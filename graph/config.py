@@ -93,8 +93,10 @@ def set_value(values: dict[str, Any], override: str) -> None:
     *outer, last = path.strip().split(".")
     target = values
     for key in outer:
-        inner = target.setdefault(key, {})
+        inner = target.get(key)
         inner = inner.value if isinstance(inner, Override) else inner
+        if inner is None:  # a group that is missing or null
+            inner = target[key] = {}
         if not isinstance(inner, dict):
             shown = (
                 f"--set {path}=…: {key} is a secret"
@@ -337,7 +339,7 @@ def _meaning(field: FieldInfo) -> str:
     bounds = {name: getattr(each, name) for each in field.metadata for name in BOUNDS if hasattr(each, name)}
     if {"ge", "le"} <= bounds.keys():
         parts.append(f"From {bounds.pop('ge'):g} to {bounds.pop('le'):g}.")
-    if phrases := [f"{BOUNDS[name]} {bound:g}" for name, bound in bounds.items()]:
+    if phrases := [f"{BOUNDS[name]} {bound:.10g}" for name, bound in bounds.items()]:
         parts.append(f"{' and '.join(phrases).capitalize()}.")
     return " ".join(part for part in parts if part)
 

@@ -16,7 +16,7 @@ _WORD = re.compile(r"[^\W_]+")
 _SENTENCE = re.compile(r"did you mean|\w+ should ")
 """An expectation that is already a sentence: a question, or pydantic's "List should have at least 1 item"."""
 _STOPS = re.compile(r"(?<![\s./\\])[.;][.; ]*$")
-"""The full stops at the end of a sentence, but not a folder's name there: ".", ".." or "a/.."."""
+"""The full stops and semicolons at the end of a sentence, but not those of a folder's name: ".", ".." or "a/.."."""
 _COMMANDS = ("pip", "modegraph")
 
 
@@ -62,6 +62,10 @@ class UserError(Exception):
 
 class Unavailable(UserError):
     """A failure of the operator's machines, such as a database that is down or refuses connections; a server hides the details from clients."""
+
+
+class DamagedFile(Unavailable):
+    """A file of the operator's, such as an index's, is damaged or has another format."""
 
 
 class DiskFull(Unavailable):
@@ -129,7 +133,7 @@ def redact(text: str) -> str:
 
 
 def redacted(value: Any) -> Any:
-    """A JSON value for a record: every string is redacted, and the string of a field whose name is that of a secret is replaced entirely."""
+    """A JSON value for a record: every string is redacted, and the string of a field whose name marks a secret is replaced entirely."""
     if isinstance(value, Mapping):
         return {
             name: MARK if is_secret(str(name)) and isinstance(item, str) and item else redacted(item)

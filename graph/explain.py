@@ -117,7 +117,7 @@ SHOWN_PROPOSITIONS, SHOWN_LEADS = 3, 3
 
 
 def explain_passage(index: Index, question: str, passage: str, settings: RetrieveSettings) -> Explanation:
-    """Why `question` retrieves the passage whose id starts with `passage`, or does not, with `settings`; no language model is called.
+    """Why `question` retrieves a passage (`passage` as in `find_passage`) with `settings`, or does not; no language model is called.
 
     UserError for an empty question, for a passage that is not in the index, and for one that the conditions exclude.
     """
@@ -291,8 +291,10 @@ MAX_LISTED = 8
 
 
 def find_passage(index: Index, name: str) -> int:
-    """The row of the passage whose id is `name`, of the only passage of the document `name`, or of the only passage whose id starts with `name`;
-    else UserError."""
+    """The row of the passage whose id is `name`, of the only passage of the document `name`, or of the only passage whose id starts with `name`.
+
+    UserError if there is no such passage.
+    """
     prefix = name.strip().casefold()
     ids = index.data.passage_ids
     rows = [row for row, identity in enumerate(ids) if identity.startswith(prefix)] if prefix else []

@@ -7,6 +7,7 @@ quote from it remains. Nothing in an index is derived from feedback."""
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
 
-from graph.errors import UserError
+from graph.errors import DamagedFile, UserError
 from graph.shared.disk import report_full_disk
 from graph.store.index_settings import has_database
 
@@ -161,7 +162,7 @@ _UNREADABLE = {0, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_N
 class FeedbackFile:
     """The entries for the index in `folder`, at most about `max_bytes` of them; safe for several threads and processes.
 
-    Every method raises UserError for a file that cannot be read, and DiskFull when there is no space.
+    Every method raises DamagedFile for a file that cannot be read, and DiskFull when there is no space.
     """
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
@@ -200,7 +201,7 @@ class FeedbackFile:
 
 @contextmanager
 def open_feedback_file(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
-    """A connection to the file of feedback, in SQLite's `mode`, while the context is open; UserError for a damaged or wrong file; DiskFull when there is no space.
+    """A connection to the file of feedback, in SQLite's `mode`, while the context is open; DamagedFile for a damaged or wrong file; DiskFull when there is no space.
 
     Other errors of SQLite, such as that for a file locked by another process, pass through.
     """
@@ -212,7 +213,7 @@ def open_feedback_file(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
             raise
         found = f"{file}: not readable ({problem})"
         remedy = "restore it from a backup, or move it away to start an empty one"
-        raise UserError(found, "a feedback file of this version", remedy) from None
+        raise DamagedFile(found, "a feedback file of this version", remedy) from None
 
 
 def _open_file(file: Path, mode: str) -> sqlite3.Connection:
@@ -296,6 +297,15 @@ class FeedbackDatabase:
 def open_feedback(folder: Path, max_bytes: int) -> FeedbackFile | FeedbackDatabase:
     """The feedback store of the index in a folder, which accepts entries until it reaches `max_bytes`."""
     return FeedbackDatabase(folder, max_bytes) if has_database(folder) else FeedbackFile(folder, max_bytes)
+
+
+def check_writable(folder: Path) -> None:
+    """UserError if feedback on the index in a folder cannot be stored there; a database is not checked."""
+    for path in (folder, folder / FEEDBACK):
+        if path.exists() and not has_database(folder) and not os.access(path, os.W_OK):
+            expected = f"a folder to which the server may write {FEEDBACK}"
+            remedy = "make it writable, or leave --feedback out"
+            raise UserError(f"{path}: not writable, so feedback cannot be stored", expected, remedy)
 
 
 def read_feedback(folder: Path) -> list[Feedback]:

@@ -18,7 +18,7 @@ from graph.types import Floats, Ints
 TOLERANCE = 5e-6
 """The largest L1 distance of a result from its stationary distribution. Float32 rounding adds at most 3e-7 ÷ (1 − damping)."""
 MAX_DAMPING = 0.99
-"""The largest damping that settings accept: at most 1,745 steps, and a rounding error of at most 3e-5."""
+"""The largest `damping` that settings accept; walks then need at most 1,745 steps, and their rounding error is at most 3e-5."""
 ROUNDING_ERROR = 1e-6
 """Missing mass below this counts as a rounding error."""
 STEPS_BETWEEN_CHECKS = 5
@@ -53,7 +53,7 @@ def structural_transition(incidence_NB: sp.csr_array) -> sp.csr_array:
 def attraction(cosines_N: Floats, temperature: float, threshold: float) -> Floats:
     """c̃ (Eq. 6) of one query [N] or of many [N, Q]: exp(c/τ) where c ≥ θ, else exactly 0.
 
-    Divided by each query's largest value, a factor that cancels in Eq. 7.
+    The values are divided by each query's largest one, a factor that cancels in Eq. 7.
     """
     above_N = cosines_N >= threshold
     highest = cosines_N.max(axis=0, initial=0.0, where=above_N)
@@ -128,9 +128,9 @@ def personalised_pagerank(
     """The stationary distribution of each column's walk: float32[V, Q], columns sum to 1.
 
     `walk` is a chain or its transition matrix; `damping` is the probability of continuing; with probability 1 − damping, the walk restarts
-    from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration until every column is within
-    `tolerance` (L1) of its stationary distribution, up to float32 rounding (TOLERANCE). Columns are processed in blocks, in
-    parallel threads. ValueError for a damping outside [0, 1) and for an invalid restart.
+    from its column of `restart_VQ` (≥ 0, not all 0; scaled to sum 1 here). Power iteration runs until every column is
+    within `tolerance` (L1) of its stationary distribution, up to float32 rounding (TOLERANCE). Columns are processed in blocks, in
+    parallel threads. ValueError for a `damping` outside [0, 1) and for an invalid restart.
     """
     _check_damping(damping)
     if restart_VQ.ndim != 2 or (restart_VQ < 0).any() or (restart_VQ.sum(axis=0) <= 0).any():
@@ -166,7 +166,8 @@ def _iterate(chain: Chain, restart: Floats, damping: float, tolerance: float) ->
 
 
 def max_steps(damping: float, tolerance: float) -> int:
-    """Steps after which the change is below `last_change` for any graph: it is at most 2 at first, and each step multiplies it by at most `damping`.
+    """The number of steps after which the change per step is below `last_change` for any graph: the first change is at most 2, and each step multiplies the
+    change by at most `damping`.
 
     >>> max_steps(0.85, 5e-6), max_steps(0.99, 5e-6), max_steps(0.0, 5e-6)
     (95, 1745, 5)
@@ -176,7 +177,7 @@ def max_steps(damping: float, tolerance: float) -> int:
 
 
 def last_change(damping: float, tolerance: float) -> float:
-    """The change per step below which a walk is within `tolerance`: the remaining change is at most change × (d + d² + …)."""
+    """The change per step below which a walk is within `tolerance`: the remaining change is at most change × (d + d² + …), where d is `damping`."""
     return tolerance * (1 - damping) / damping if damping > 0 else math.inf
 
 

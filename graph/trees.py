@@ -46,7 +46,7 @@ class Forest:
 
 
 def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
-    """base + Σ_T (the value of the leaf that each example reaches): [n]. Indexing flat arrays takes half the time of two-dimensional ones."""
+    """base + Σ_T (the value of the leaf that each example reaches): [n]. Indexing flat arrays takes half as long as indexing two-dimensional ones."""
     count, features = features_nF.shape
     values, row_n1 = features_nF.ravel(), features * np.arange(count)[:, None]
     next_2V = np.stack([forest.left_V, forest.right_V], axis=1).ravel()
@@ -60,7 +60,7 @@ def forest_logits(forest: Forest, features_nF: Floats) -> NDArray[np.float64]:
 def save_forest(
     file: Path, key: str, facts: Mapping[str, Any], forest: Forest, further: Mapping[str, NDArray[Any]] | None = None
 ) -> None:
-    """Write a file with one forest: its arrays, the `further` arrays and, under `key` of the header, the facts and the forest's base and depth."""
+    """Write a file with one forest: its arrays, the `further` arrays and, under `key` in the header, the facts and the forest's base and depth."""
     header = {**facts, "base": forest.base, "depth": forest.depth}
     arrays = {name: getattr(forest, name) for name in FOREST_ARRAYS}
     save_file({**arrays, **(further or {})}, file, {key: json.dumps(header)})
@@ -79,7 +79,7 @@ def trained_file(spec: str, what: str, name: str) -> Path:
 def read_forest(
     file: Path, what: str, form: str, features: Sequence[str]
 ) -> Iterator[tuple[Forest, dict[str, Any], Any]]:
-    """The forest and the header of a file of a trained `what` in format `form`, and the open file, to read further arrays; UserError if invalid."""
+    """Open the file of a trained `what` in format `form`: its forest, its header, and the file itself for further arrays; UserError if it is invalid."""
     try:
         with safe_open(file, framework="numpy") as opened:
             header = json.loads((opened.metadata() or {})[what])

@@ -64,8 +64,8 @@ class Document:
 class Passage:
     """A slice of one document: `text == document.text[start:end]`; `order` counts the document's passages from 0.
 
-    A passage retrieved from a document with pages has the `page` that it starts on, counted from 1. One that begins inside a table has the `header`
-    of the table.
+    For a passage retrieved from a document with pages, `page` is the page on which it starts, counted from 1. For a passage that begins inside a
+    table, `header` is the header of the table.
     """
 
     id: str
@@ -124,9 +124,9 @@ class Scored(Generic[T]):
 
 @dataclass(frozen=True)
 class Trace:
-    """The steps and the cost of a retrieval. `seconds` exclude the time of the encoder, `encoder_seconds`.
+    """The steps and the cost of a retrieval. `seconds` excludes the time of the encoder, `encoder_seconds`.
 
-    Of `model_calls`, `replayed_calls` were answered from a ledger: their tokens and time are those of the original calls and are included in the figures.
+    `replayed_calls` is the number of `model_calls` that were answered from a ledger; the figures include the tokens and the time of the original calls.
     """
 
     mode: str
@@ -183,7 +183,7 @@ class Excerpt:
     """One numbered excerpt in a prompt, and the place that a citation of it points to.
 
     For a passage or proposition, `source[start:end]` is its location, and `page` its page, if the document has pages; for a
-    summary `source` is empty and `members` has the ids of the summarised passages. `header` as in Passage.
+    summary `source` is empty and `members` contains the ids of the summarised passages. `header` as in Passage.
     """
 
     id: str
@@ -263,7 +263,7 @@ Needs = Literal["code", "encoder", "model"]
 
 
 class Workers(Protocol):
-    """Apply functions to batches and return the results in the order of the batches.
+    """Applies functions to batches and returns the results in the order of the batches.
 
     A function must be picklable and free of side effects: it is called again with a batch whose worker was lost. Work that needs an
     encoder or a model runs on a GPU, if there is one. `models` is how many batches that need a model run in parallel.

@@ -63,7 +63,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported on first use; ImportError when another file hides one of modegraph's folders."""
+    """A public name, imported on first use; ImportError when another file hides one of modegraph's folders, UserError when an extra is missing."""
     if name not in __all__:
         raise AttributeError(f"module 'modegraph' has no attribute {name!r}")
     from modegraph.start import hidden_folder_message, quiet_libraries
@@ -71,11 +71,16 @@ def __getattr__(name: str) -> Any:
     if message := hidden_folder_message():
         raise ImportError(message)
     quiet_libraries()
-    if name in _MODULE_OF:
+    try:
+        if name not in _MODULE_OF:
+            return importlib.import_module(f"modegraph.{name}")
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)
-        globals()[name] = value
-        return value
-    return importlib.import_module(f"modegraph.{name}")
+    except ModuleNotFoundError as problem:
+        from modegraph.extras import missing_extra
+
+        raise (missing_extra(problem) or problem) from None
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,30 +1,25 @@
 """Evidence and answers of the Python API, printable in a terminal and in a notebook; synchronous and asynchronous iterators over an answer
-while a model writes it, and the engine that writes one answer."""
+while a model writes it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import graph.types
 import serve.pipeline
 from graph.errors import UserError
 from graph.shared.console import counted
-from modegraph.arguments import Model, model_of, spec_of
+from modegraph.arguments import public_call
 from modegraph.notebook import answer_html, evidence_html
-from modegraph.runs import Run
-from serve.engines.chat_backend import ChatBackend
-from serve.engines.child_backend import ServedLlamaBackend
-from serve.engines.llama import ServedLlamaModel
-from serve.engines.local import LocalModel
-from serve.engines.local_backend import LocalBackend
-from serve.engines.open_backend import VllmOptions, open_backend
 from serve.show import show_answer, show_evidence
-from serve.stream import AnswerDelta
+
+if TYPE_CHECKING:
+    from serve.stream import AnswerDelta
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,37 +73,6 @@ def public_answer(answer: serve.pipeline.Answer) -> Answer:
     return Answer(**{**vars(answer), "evidence": public_evidence(answer.evidence)})
 
 
-STREAMING_MODELS = (
-    "hf:PATH_OR_NAME, gguf:FILE, openvino:FOLDER, openai:NAME@URL, a run, or an open hf:, gguf: or openvino: model"
-)
-
-
-@asynccontextmanager
-async def streaming_backend(model: Model) -> AsyncIterator[ChatBackend]:
-    """The engine of a model; UserError for one that cannot stream."""
-    if isinstance(model, str | Run) and spec_of(model).startswith("openai:"):
-        backend = open_backend(spec_of(model), (), VllmOptions())
-    else:
-        backend = _backend_in_memory(model)
-    await backend.start()
-    try:
-        yield backend
-    finally:
-        await backend.close()
-
-
-def _backend_in_memory(model: Model) -> ChatBackend:
-    if isinstance(model, str | Run) and spec_of(model).startswith("vllm:"):
-        remedy = "use ask, or start vLLM yourself and give openai:NAME@URL"
-        raise UserError(f"{model} does not stream", STREAMING_MODELS, remedy)
-    language_model = model_of(model)
-    if isinstance(language_model, ServedLlamaModel):
-        return ServedLlamaBackend(language_model)
-    if not isinstance(language_model, LocalModel):
-        raise UserError(f"{language_model.name} does not stream", STREAMING_MODELS, "use ask, or give the model's SPEC")
-    return LocalBackend({language_model.name: language_model})
-
-
 Parts = AsyncGenerator["AnswerDelta | serve.pipeline.Answer", None]
 """The generator of serve/stream.py: parts of the text as they are written, then the complete answer."""
 
@@ -122,6 +86,10 @@ class Piece(str):
         piece = super().__new__(cls, text)
         piece.part = part
         return piece
+
+    def __getnewargs__(self) -> tuple[str, Literal["reason", "answer"]]:  # type: ignore[override]
+        """The arguments of `__new__`, from which a copy or a pickled piece is made."""
+        return str(self), self.part
 
 
 class AsyncAnswerStream:
@@ -140,11 +108,16 @@ class AsyncAnswerStream:
 
     async def __aiter__(self) -> AsyncIterator[Piece]:
         async with aclosing(self._begin()) as parts:
-            async for part in parts:
-                if isinstance(part, AnswerDelta):
-                    yield Piece(part.text, part.part)
-                else:
+            while (part := await _next_part(parts)) is not None:
+                if isinstance(part, serve.pipeline.Answer):
                     self._answer = public_answer(part)
+                else:
+                    yield Piece(part.text, part.part)
+
+
+async def _next_part(parts: Parts) -> AnswerDelta | serve.pipeline.Answer | None:
+    with public_call():
+        return await anext(parts, None)
 
 
 class AnswerStream:

@@ -1,22 +1,24 @@
 """The arguments of the public functions: documents in any form (a path, documents, rows, a table), a model (a SPEC, a run, or an open model),
 and whether to show progress.
 
-Progress is only shown on request; otherwise its lines go to the logger "modegraph"."""
+Progress is only shown on request; otherwise its lines go to the logger "modegraph". A missing package of an extra is a UserError."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from graph.documents.parse.formats import Limits
 from graph.documents.read import Note, SkipLog, documents_of_rows, read_documents
 from graph.errors import UserError, redact
 from graph.shared.console import LOG, quiet
 from graph.types import Document, LanguageModel
+from modegraph.extras import missing_extra
 from modegraph.runs import Run
 
 Documents: TypeAlias = "str | Path | Document | Iterable[Document | Mapping[str, Any] | Any]"
@@ -29,9 +31,14 @@ def documents_of(documents: Documents, limits: Limits, note: Note) -> Iterator[D
     """The documents, one at a time; `note` receives a line about each skipped document. UserError for an invalid document, and if there are none."""
     if isinstance(documents, str | Path):
         return read_documents(documents, note, limits)
-    items = [documents] if isinstance(documents, Document) else _table_rows(documents)
-    rows = ((f"document {number}", _document_row(item, number)) for number, item in enumerate(items, start=1))
+    rows = ((f"document {number}", row) for number, row in enumerate(rows_of(documents), start=1))
     return documents_of_rows(rows, note, "the documents given")
+
+
+def rows_of(documents: Documents) -> Iterator[Mapping[str, Any]]:
+    """Documents, rows or a table as rows, one at a time, without the columns and the metadata whose value is missing; UserError for anything else."""
+    items = [documents] if isinstance(documents, Document) else _table_rows(documents)
+    return (_document_row(item, number) for number, item in enumerate(items, start=1))
 
 
 def skip_log() -> SkipLog:
@@ -51,7 +58,6 @@ def _table_rows(documents: Any) -> Iterable[Any]:
 
 
 def _document_row(item: Any, number: int) -> Mapping[str, Any]:
-    """An item as a row, without the columns and the metadata whose value is missing."""
     if isinstance(item, Document):
         return {"id": item.source, "title": item.title, "text": item.text, "metadata": dict(item.metadata)}
     for name in ("_asdict", "to_dict"):
@@ -75,9 +81,27 @@ def _is_missing(value: Any) -> bool:
     return missing or (isinstance(value, float) and math.isnan(value))
 
 
-def show_progress(progress: bool) -> AbstractContextManager[None]:
-    """Within the block, print progress like the command line if `progress` is true; otherwise log its lines."""
-    return nullcontext() if progress else quiet()
+@contextmanager
+def public_call(progress: bool = False) -> Iterator[None]:
+    """Within the block, log lines of progress instead of printing them, unless `progress` is true; UserError for a missing package of an extra."""
+    with nullcontext() if progress else quiet():
+        try:
+            yield
+        except ModuleNotFoundError as problem:
+            raise (missing_extra(problem) or problem) from None
+
+
+FrameKind: TypeAlias = Literal["pandas", "pyarrow"]
+
+
+def frames_of(tables: Mapping[str, Any], kind: FrameKind) -> dict[str, Any]:
+    """Arrow tables by name, as data frames if `kind` is "pandas"; UserError if pandas is not installed."""
+    if kind == "pyarrow":
+        return dict(tables)
+    if find_spec("pandas") is None:
+        remedy = 'pip install pandas, or use to_frames("pyarrow")'
+        raise UserError("the package pandas is not installed", "pandas, for data frames", remedy)
+    return {name: table.to_pandas() for name, table in tables.items()}
 
 
 Model: TypeAlias = "str | Run | LanguageModel"
@@ -88,12 +112,22 @@ def open_model(model: str | Run) -> LanguageModel:
     """Open a model for use in several calls; UserError for one that cannot be opened."""
     from serve.engines import open_model as open_engine
 
-    return open_engine(spec_of(model))
+    with public_call():
+        return open_engine(spec_of(model))
 
 
 def spec_of(model: str | Run) -> str:
     """A run's folder as a SPEC; a SPEC is returned unchanged."""
     return model if isinstance(model, str) else f"hf:{model.folder}"
+
+
+def plain(value: Any) -> Any:
+    """The value of a setting with paths and runs as text, those inside mappings and lists included."""
+    if isinstance(value, Path | Run):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 _LAST_MODEL: dict[tuple[str, int], LanguageModel] = {}
@@ -102,13 +136,13 @@ _LAST_MODEL_LOCK = Lock()
 
 
 def model_of(model: Model) -> LanguageModel:
-    """The open model; one given as a SPEC or a run is opened, and stays open until another is given or its folder changes."""
+    """The open model; one given as a SPEC or a run is opened, and stays open until another is given, its folder changes or its server ends."""
     if not isinstance(model, str | Run):
         return model
     spec = spec_of(model)
     with _LAST_MODEL_LOCK:
         key = (spec, _changed_ns(spec))
-        if key not in _LAST_MODEL:
+        if key not in _LAST_MODEL or getattr(_LAST_MODEL[key], "has_ended", False):
             _LAST_MODEL.clear()
             _LAST_MODEL[key] = open_model(spec)
         return _LAST_MODEL[key]

@@ -44,27 +44,12 @@ def main() -> None:
             print(f"{PROGRAM}: {message}", file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as problem:
-        if (extra := extra_with(problem.name or "")) is None:
+        from modegraph.extras import missing_extra
+
+        if (error := missing_extra(problem)) is None:
             raise
-        remedy = f"Expected the extra `{extra}`. pip install 'modegraph[{extra}]'"
-        print(f"{PROGRAM}: the package {problem.name} is not installed. {remedy}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-def extra_with(module: str) -> str | None:
-    """The first extra of modegraph that installs the package of the same name as `module`; None if there is none.
-
-    >>> extra_with("peft"), extra_with("prometheus_client"), extra_with("numpy")
-    ('train', 'serve', None)
-    """
-    from importlib.metadata import requires
-
-    from packaging.requirements import Requirement
-
-    for requirement in map(Requirement, requires(PROGRAM) or ()):
-        if requirement.marker and requirement.name.replace("-", "_") == module.partition(".")[0]:
-            return str(requirement.marker).rpartition(" ")[2].strip('"')
-    return None
 
 
 def build_app() -> typer.Typer:

@@ -182,7 +182,10 @@ def print_plan(file: Path, stage: str, plan: TrainingPlan) -> None:
         print("time: not measured (--trial-steps 0)")
         return
     pace = f"{1e3 * measured.seconds_per_token:.3g} ms per token, {flops.training / counts.tokens / measured.seconds_per_token:.3g} FLOP/s"
-    print(f"time: {plan.hours:,.3g} hours ({pace}, {measured.steps} steps on {measured.device})")
+    answers = ""
+    if counts.answer_sets:
+        answers = f"; {counts.answer_sets:,} sets of answers to dev prompts, {measured.answer_seconds:.3g} s each"
+    print(f"time: {plan.hours:,.3g} hours ({pace}, {measured.steps} steps on {measured.device}{answers})")
 
 
 def _size(count: float) -> str:

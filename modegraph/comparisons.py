@@ -11,7 +11,8 @@ import eval.comparison
 from eval.compare.compare import compare_runs
 from eval.report import write_comparison
 from eval.tables import Table, as_text, measure_table, tables_of
-from modegraph.arguments import show_progress
+from graph.errors import UserError
+from modegraph.arguments import FrameKind, frames_of, public_call
 from modegraph.notebook import comparison_html
 from modegraph.runs import Run
 from serve.engines import open_model as open_engine
@@ -25,8 +26,8 @@ class Comparison(eval.comparison.Comparison):
         """The tables of the report."""
         return tables_of(self)
 
-    def to_frames(self) -> dict[str, Any]:
-        """Two pandas tables: `measures` (one row per measure, one column per policy) and `differences` (each policy minus the first, with its interval)."""
+    def to_frames(self, kind: FrameKind = "pandas") -> dict[str, Any]:
+        """Two tables: `measures` (one row per measure, one column per policy) and `differences` (each policy minus the first, with its interval)."""
         import pyarrow as pa
 
         means = [{"measure": m.name, **{name: m.mean(name) for name in m.values}} for m in self.measures]
@@ -37,10 +38,11 @@ class Comparison(eval.comparison.Comparison):
         ]
         policies = [result.policy.name for result in self.results]
         columns = pa.schema([("measure", pa.string()), *((name, pa.float64()) for name in policies)])
-        return {
-            "measures": pa.Table.from_pylist(means, columns).to_pandas(),
-            "differences": pa.Table.from_pylist(differences).to_pandas(),
+        tables = {
+            "measures": pa.Table.from_pylist(means, columns),
+            "differences": pa.Table.from_pylist(differences),
         }
+        return frames_of(tables, kind)
 
     def write(self, out: str | Path) -> None:
         """Write the report of `modegraph compare` (HTML, Markdown, JSON, answers) into a folder, replacing its files."""
@@ -73,11 +75,13 @@ def compare(
 ) -> Comparison:
     """Compare runs, and the untuned model that they started from (`base`), on the held-out rows of the preference data in `data`.
 
-    The options are those of `modegraph compare` with the same names; the report is only written if `out` is given. UserError for a folder
-    that is not a finished run, for a model given twice, for data without rows of this split or of these sizes, for rows that a run was trained on (unless
-    the split is train), and if systems that are compared by seed have different seeds or more than 20.
+    The options are those of `modegraph compare` with the same names; the report is only written if `out` is given. UserError for no runs, for a folder
+    that is not a finished run, for a model given twice, for data without rows of this split or of these sizes, for rows that a run was trained on
+    (unless the split is train), and if systems that are compared by seed have different seeds or more than 20.
     """
-    with show_progress(progress):
+    if not runs:
+        raise UserError("compare: no runs", "the folder of at least one run", "name the runs to compare")
+    with public_call(progress):
         compared = compare_runs(
             [Path(str(run)) for run in runs],
             Path(data),

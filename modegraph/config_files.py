@@ -20,10 +20,10 @@ class FileCheck:
 
 
 def check_settings(where: str, values: Mapping[str, Any], known: Mapping[str, str]) -> FileCheck:
-    """Check the file against the settings of every command in `known` (its full name → `module:Class`): the command with the fewest unknown keys fits best.
+    """Check the file against the settings of every command in `known`, which maps full names to `module:Class`.
 
-    Ties are broken by the fewest other problems, then the command that the file is named after (ms-qwen.yaml), then the fewest
-    missing keys.
+    The command with the fewest unknown keys fits best. Ties are broken by the fewest other problems, then the command that the file is
+    named after (ms-qwen.yaml), then the fewest missing keys.
     """
     problems_by_class = {
         path: problems_in(settings_class(path), values, where) for path in dict.fromkeys(known.values())

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import Field
 
 from graph.answer.support import open_verifier
-from graph.answer.verifier import Verifier
 from graph.build.build import BuildReport, Edit, build_index, edit_index
 from graph.build.lifecycle import IndexStatus, delete_documents, index_status, quarantine_warning
 from graph.build.stores import model_settings, settings_for
@@ -26,18 +25,27 @@ from graph.shared.console import counted
 from graph.shared.home import local_path
 from graph.shared.modes import ABSTAIN_AT, DEFAULT_MODE, Mode
 from graph.types import LanguageModel
-from modegraph.answers import Answer, Evidence, public_answer, public_evidence
-from modegraph.arguments import Documents, Model, documents_of, model_of, show_progress, skip_log
+from modegraph.answers import Answer, AnswerStream, AsyncAnswerStream, Evidence, public_answer, public_evidence
+from modegraph.arguments import (
+    Documents,
+    FrameKind,
+    Model,
+    documents_of,
+    frames_of,
+    model_of,
+    plain,
+    public_call,
+    rows_of,
+    skip_log,
+)
 from modegraph.notebook import index_html
+from modegraph.runs import Run
 from serve.engines import open_model as open_engine
 from serve.pipeline import answer_from
 
 if TYPE_CHECKING:
     import graph.index.index
-    import serve.pipeline
     from graph.explain import Explanation
-    from modegraph.answers import AnswerStream, AsyncAnswerStream
-    from serve.stream import AnswerDelta
 
 MAX_ANSWER_TOKENS = 256
 LIMITS, OCR = Limits(), Ocr()
@@ -72,9 +80,10 @@ class Index:
         the question (`absence`); if it reaches `abstain`, `ask` abstains without calling the model. UserError for an unknown setting, an
         empty question, and conditions that no document meets.
         """
-        chosen = _retrieve_settings("retrieve", mode, top_k, where, settings)
-        language_model = None if model is None else model_of(model)
-        return public_evidence(retrieve(self.current(), question, chosen, language_model))
+        chosen = _settings_of(RetrieveSettings, "retrieve", mode, top_k, where, settings)
+        with public_call():
+            language_model = None if model is None else model_of(model)
+            return public_evidence(retrieve(self.current(), question, chosen, language_model))
 
     def explain(
         self, question: str, passage: str, *, mode: Mode = DEFAULT_MODE, top_k: int = 5, where: str | Sequence[str] = ()
@@ -86,8 +95,9 @@ class Index:
         """
         from graph.explain import explain_passage
 
-        chosen = _retrieve_settings("explain", mode, top_k, where, {})
-        return explain_passage(self.current(), question, passage, chosen)
+        chosen = _settings_of(RetrieveSettings, "explain", mode, top_k, where, {})
+        with public_call():
+            return explain_passage(self.current(), question, passage, chosen)
 
     def ask(
         self,
@@ -98,7 +108,7 @@ class Index:
         top_k: int = 5,
         where: str | Sequence[str] = (),
         max_answer_tokens: int = MAX_ANSWER_TOKENS,
-        verifier: str | None = "",
+        verifier: str | Path | Run | None = "",
         **settings: Any,
     ) -> Answer:
         """A cited answer from the evidence that `retrieve` finds with the same settings; every citation is checked.
@@ -111,18 +121,17 @@ class Index:
 
         UserError as in `retrieve`, for a model that cannot be opened or refuses the request, and when the model becomes unavailable.
         """
-        chosen = _ask_settings("ask", mode, top_k, where, max_answer_tokens, settings)
-        opened_verifier = open_verifier(verifier) if verifier is not None else None
-        language_model = model_of(model)
-        evidence = self._evidence(question, chosen, language_model)
-        return public_answer(
-            answer_from(evidence, top_k, chosen.max_context_tokens, language_model, max_answer_tokens, opened_verifier)
-        )
+        given = {"abstain": ABSTAIN_AT, "max_answer_tokens": max_answer_tokens, **settings}
+        chosen = _settings_of(AskSettings, "ask", mode, top_k, where, given)
+        with public_call():
+            opened_verifier = open_verifier(str(verifier)) if verifier is not None else None
+            language_model = model_of(model)
+            evidence = self._evidence(chosen, question, language_model)
+            limits = (chosen.top_k, chosen.max_context_tokens, language_model, chosen.max_answer_tokens)
+            return public_answer(answer_from(evidence, *limits, opened_verifier))
 
     def ask_stream(self, question: str, *, model: Model, **settings: Any) -> AnswerStream:
         """Like `ask`, but streamed: iterate over the pieces, then read `answer`. Needs the extra `serve`."""
-        from modegraph.answers import AnswerStream
-
         return AnswerStream(self.astream(question, model=model, **settings))
 
     def astream(
@@ -134,45 +143,53 @@ class Index:
         top_k: int = 5,
         where: str | Sequence[str] = (),
         max_answer_tokens: int = MAX_ANSWER_TOKENS,
-        verifier: str | None = "",
+        verifier: str | Path | Run | None = "",
         **settings: Any,
     ) -> AsyncAnswerStream:
         """Like `ask_stream`, for use in an event loop: `async for piece in index.astream(…)`."""
-        from modegraph.answers import AsyncAnswerStream
+        given = {"abstain": ABSTAIN_AT, "max_answer_tokens": max_answer_tokens, **settings}
+        chosen = _settings_of(AskSettings, "astream", mode, top_k, where, given)
+        with public_call():
+            from modegraph.streaming import answer_parts
 
-        chosen = _ask_settings("astream", mode, top_k, where, max_answer_tokens, settings)
-        opened_verifier = open_verifier(verifier) if verifier is not None else None
-        return AsyncAnswerStream(partial(self._stream, question, model, chosen, max_answer_tokens, opened_verifier))
+            opened_verifier = open_verifier(str(verifier)) if verifier is not None else None
+        limits = (chosen.top_k, chosen.max_context_tokens, chosen.max_answer_tokens, opened_verifier)
+        return AsyncAnswerStream(partial(answer_parts, model, partial(self._evidence, chosen, question), *limits))
 
-    async def _stream(
-        self, question: str, model: Model, chosen: RetrieveSettings, max_answer_tokens: int, verifier: Verifier | None
-    ) -> AsyncGenerator[AnswerDelta | serve.pipeline.Answer, None]:
-        from modegraph.answers import streaming_backend
-        from serve.stream import stream_answer
-
-        async with streaming_backend(model) as backend:
-            language_model = backend.language_model(backend.models[0])
-            evidence = await asyncio.to_thread(self._evidence, question, chosen, language_model)
-            limits = (chosen.top_k, chosen.max_context_tokens, backend, max_answer_tokens, verifier)
-            async with aclosing(stream_answer(evidence, *limits)) as parts:  # type: ignore[type-var]
-                async for part in parts:
-                    yield part
-
-    def add(self, documents: Documents, *, progress: bool = False) -> BuildReport:
+    def add(
+        self,
+        documents: Documents,
+        *,
+        file_seconds: float = LIMITS.seconds,
+        file_memory_mb: int = LIMITS.memory_mb,
+        whole_pages: bool = LIMITS.whole_pages,
+        ocr: str | None = None,
+        ocr_languages: str = OCR.languages,
+        ocr_pages: int = OCR.pages,
+        ocr_page_seconds: float = OCR.page_seconds,
+        progress: bool = False,
+    ) -> BuildReport:
         """Add documents, or replace those with the same source; the report says how many were new and what the index contains.
 
-        Input is accepted or skipped as in `modegraph.index`. The call waits while another writer is active. UserError for documents that cannot be
-        read, leaving the index unchanged; and, after the documents are added, if a larger share of passages than `max_failed_share` could not be read.
+        Input is accepted or skipped as in `modegraph.index`, with the same options for reading files; the index does not store them, so give those that it
+        was made with. The call waits while another writer is active. UserError for documents that cannot be read, leaving the index unchanged;
+        and, after the documents are added, if a larger share of passages than `max_failed_share` could not be read.
         """
-        with show_progress(progress):
-            new_documents = list(documents_of(documents, LIMITS, skip_log()))
+        scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
+        limits = Limits(file_seconds, file_memory_mb, scans, whole_pages)
+        with public_call(progress):
+            new_documents = list(documents_of(documents, limits, skip_log()))
             results = edit_index(self.folder, lambda: [Edit(add=new_documents)], self._fresh.open_encoder, open_engine)
         _raise_if_too_many_failed(self.folder)
         return results[0].report
 
     def delete(self, *sources: str, progress: bool = False) -> None:
         """Remove documents by source, with everything derived from them alone; UserError, and nothing is removed, if a source is unknown."""
-        with show_progress(progress):
+        for source in sources:
+            if not isinstance(source, str):
+                remedy = "for a list, write delete(*sources)"
+                raise UserError(f"delete: {source!r:.80}", "the sources of documents, as text", remedy)
+        with public_call(progress):
             delete_documents(self.folder, sources, self._fresh.open_encoder, open_engine)
 
     def current(self) -> graph.index.index.Index:
@@ -198,14 +215,11 @@ class Index:
         """Counts, size on disk, and whether the last run finished."""
         return index_status(self.folder)
 
-    def to_frames(self, kind: Literal["pandas", "pyarrow"] = "pandas") -> dict[str, Any]:
+    def to_frames(self, kind: FrameKind = "pandas") -> dict[str, Any]:
         """The index as tables, by name: documents, passages, propositions and so on, with their vectors, then occurrences and edges."""
         from graph.export.graph_files import index_tables
 
-        tables = index_tables(self.current())
-        if kind == "pyarrow":
-            return tables
-        return {name: table.to_pandas() for name, table in tables.items()}
+        return frames_of(index_tables(self.current()), kind)
 
     def __len__(self) -> int:
         return len(self.current().data.document_sources)
@@ -219,7 +233,7 @@ class Index:
     def _repr_html_(self) -> str:
         return index_html(self.status())
 
-    def _evidence(self, question: str, chosen: RetrieveSettings, model: LanguageModel) -> Evidence:
+    def _evidence(self, chosen: RetrieveSettings, question: str, model: LanguageModel) -> Evidence:
         evidence = public_evidence(retrieve(self.current(), question, chosen, model))
         if stopped := evidence.trace.stopped:
             found = f"the retrieval stopped before it was done: {stopped}"
@@ -262,7 +276,7 @@ def index(
     from graph.models.encoder import open_encoder, prepare_for_questions
 
     folder = local_path(out)
-    with show_progress(progress):
+    with public_call(progress):
         if store is not None:
             from graph.postgres.schema import place_in_database
 
@@ -272,14 +286,13 @@ def index(
         chosen = settings_for(folder, file, (), {**settings, **models}, "index")
         skipped = skip_log()
         scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
-        given = documents_of(documents, Limits(file_seconds, file_memory_mb, scans, whole_pages), skipped)
-        keep = None
+        limits, keep = Limits(file_seconds, file_memory_mb, scans, whole_pages), None
         if delete_missing and isinstance(documents, str | Path):
             keep = present_in(Path(documents))
         elif delete_missing:
-            read = list(given)
-            given, keep = iter(read), {document.source for document in read}.__contains__
-        build_index(folder, given, chosen, open_encoder, open_engine, keep=keep)
+            documents = rows = list(rows_of(documents))
+            keep = {str(row.get("id")) for row in rows}.__contains__
+        build_index(folder, documents_of(documents, limits, skipped), chosen, open_encoder, open_engine, keep=keep)
         prepare_for_questions(chosen.encoder)
     _raise_if_too_many_failed(folder)
     if strict and skipped.lines:
@@ -293,19 +306,20 @@ def open(folder: str | Path) -> Index:  # noqa: A001
     return Index(folder)
 
 
-def _retrieve_settings(
-    call: str, mode: Mode, top_k: int, where: str | Sequence[str], settings: dict[str, Any]
-) -> RetrieveSettings:
+class AskSettings(RetrieveSettings):
+    """How a question is answered: how its evidence is retrieved, and how long its answer may be."""
+
+    max_answer_tokens: int = Field(MAX_ANSWER_TOKENS, ge=1, description="longest answer, in tokens")
+
+
+S = TypeVar("S", bound=RetrieveSettings)
+
+
+def _settings_of(
+    kind: type[S], call: str, mode: Mode, top_k: int, where: str | Sequence[str], settings: dict[str, Any]
+) -> S:
     conditions = (where,) if isinstance(where, str) else tuple(where)
-    return parse_settings(RetrieveSettings, {"mode": mode, "top_k": top_k, "where": conditions, **settings}, call)
-
-
-def _ask_settings(
-    call: str, mode: Mode, top_k: int, where: str | Sequence[str], max_answer_tokens: int, settings: dict[str, Any]
-) -> RetrieveSettings:
-    if max_answer_tokens < 1:
-        raise UserError(f"{call}: max_answer_tokens = {max_answer_tokens}", "at least 1", "raise it")
-    return _retrieve_settings(call, mode, top_k, where, {"abstain": ABSTAIN_AT, **settings})
+    return parse_settings(kind, plain({"mode": mode, "top_k": top_k, "where": conditions, **settings}), call)
 
 
 def _raise_if_too_many_failed(folder: Path) -> None:

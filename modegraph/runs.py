@@ -39,7 +39,7 @@ class Run:
         return self.record.metrics if isinstance(self.record, RunRecord) else self.record.figures
 
     def log(self) -> list[dict[str, Any]]:
-        """The training log, one row per logged step; empty for runs without steps."""
+        """The training log, one row per logged step and, with `eval_steps`, one per measurement; empty for runs without steps."""
         file = self.folder / LOG
         return [row for _, row in read_jsonl(file)] if file.exists() else []
 

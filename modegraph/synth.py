@@ -13,7 +13,7 @@ from graph.config import parse_settings
 from graph.errors import UserError
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.shared.modes import DEFAULT_MODE, Mode
-from modegraph.arguments import show_progress
+from modegraph.arguments import public_call
 from modegraph.indexes import Index
 from serve.engines import open_model as open_engine
 
@@ -43,7 +43,7 @@ def preferences(
     UserError for gold documents that are not in the index; and, after the folder is written, if it has no rows or more than half were dropped.
     """
     folder = Path(out)
-    with show_progress(progress):
+    with public_call(progress):
         values = {"mode": mode, "top_k": top_k, "max_context_tokens": max_context_tokens}
         settings = parse_settings(RetrieveSettings, values, "synth.preferences")
         models = PreferenceModels(writers, judge, ledger_of(folder, None))

@@ -14,7 +14,7 @@ from pkgutil import resolve_name
 from typing import Any, TypeAlias, TypeVar
 
 from graph.config import Settings, parse_settings, read_yaml, settings_class
-from modegraph.arguments import show_progress
+from modegraph.arguments import plain, public_call
 from modegraph.runs import Run
 from serve.engines import open_model as open_engine
 
@@ -52,7 +52,7 @@ def reward(config: Config = None, *, out: str | Path | None = None, progress: bo
 
 
 def selector(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A selector of propositions (`retrieve(…, selector=str(run))`), trained on the relevance data in the folders `data`.
+    """A selector of propositions (`retrieve(…, selector=run)`), trained on the relevance data in the folders `data`.
 
     With `size="hop"`, it reranks the results of `hops` instead, and `data` names index folders.
     """
@@ -60,7 +60,7 @@ def selector(config: Config = None, *, out: str | Path | None = None, progress: 
 
 
 def verifier(config: Config = None, *, out: str | Path | None = None, progress: bool = False, **settings: Any) -> Run:
-    """A verifier that marks sentences that passages do not support (`ask(…, verifier=str(run))`), trained on the claims in the folders `data`."""
+    """A verifier that marks sentences that passages do not support (`ask(…, verifier=run)`), trained on the claims in the folders `data`."""
     return _train("verifier", "train.verifier:train_verifier", config, out, progress, settings)
 
 
@@ -70,8 +70,8 @@ def _train(
     """Call `trainer` (`module:function`) with the settings of the stage and `more`; its module is imported once the settings are valid."""
     kind = settings_class(f"train.run.settings:{stage.capitalize()}Settings")
     chosen: Any = settings_of(kind, f"train.{stage}", config, out, values)
-    train = resolve_name(trainer)
-    with show_progress(progress):
+    with public_call(progress):
+        train = resolve_name(trainer)
         return Run(Path(chosen.output), train(chosen, *more), stage)
 
 
@@ -89,19 +89,11 @@ def merge_settings(values: Mapping[str, Any], overrides: Mapping[str, Any]) -> d
     >>> merge_settings({"data": "a", "lora": {"rank": 8}}, {"data": Path("b"), "lora": {"alpha": 16}})
     {'data': 'b', 'lora': {'rank': 8, 'alpha': 16}}
     """
-    merged = {key: _plain(value) for key, value in values.items()}
+    merged = {key: plain(value) for key, value in values.items()}
     for key, value in overrides.items():
         base = merged.get(key)
         if isinstance(base, dict) and isinstance(value, Mapping):
             merged[key] = merge_settings(base, value)
         else:
-            merged[key] = _plain(value)
+            merged[key] = plain(value)
     return merged
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Path | Run):
-        return str(value)
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -9,7 +9,7 @@ import logging
 import math
 import resource
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -106,9 +106,12 @@ def check_names(indexes: Sequence[Path]) -> None:
     taken: dict[str, Path] = {}
     for folder in indexes:
         other = taken.setdefault(collection_name(folder), folder)
-        if other is not folder:
-            found = f"{other} and {folder}: folders with the same name"
-            raise UserError(found, "a different name for each index", "rename one of the folders")
+        if other is folder:
+            continue
+        if other.resolve() == folder.resolve():
+            raise UserError(f"{folder}: given twice", "each index once", "leave one out")
+        found = f"{other} and {folder}: folders with the same name"
+        raise UserError(found, "a different name for each index", "rename one of the folders")
 
 
 def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
@@ -153,6 +156,7 @@ def build_app(services: Services, only_mcp: bool = False) -> OverflowMiddleware:
     return OverflowMiddleware(access_log, admission, services.metrics)
 
 
+LOG = logging.getLogger("modegraph.serve")
 RESERVED_FILES = 256
 """Open files reserved for everything other than client connections: the index, the store, connections to the model's server."""
 
@@ -185,9 +189,24 @@ def server_of(
 
 
 def connections_that_fit(requested: int) -> int:
-    """`requested`, or the limit on open files less RESERVED_FILES if that is lower; at least 1."""
-    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return requested if allowed == resource.RLIM_INFINITY else max(1, min(requested, allowed - RESERVED_FILES))
+    """`requested`, or the limit on open files less RESERVED_FILES if that is lower (which is logged); at least 1.
+
+    A soft limit that is too low is raised as far as the hard limit allows.
+    """
+    needed = requested + RESERVED_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return requested
+    raised = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    if soft < raised:
+        with suppress(OSError, ValueError):  # macOS may allow less than its hard limit.
+            resource.setrlimit(resource.RLIMIT_NOFILE, (raised, hard))
+            soft = raised
+    if soft >= needed:
+        return requested
+    fitting = max(1, soft - RESERVED_FILES)
+    LOG.warning("at most %d connections, not %d: the limit on open files is %d (ulimit -Hn)", fitting, requested, soft)
+    return fitting
 
 
 def log_to_stderr() -> None:

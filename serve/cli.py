@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -54,7 +57,7 @@ Rate = Annotated[
 Expires = Annotated[
     str | None, option("DATE", LIMITS, "When the key expires: 2027-01-31, or with a time, 2027-01-31T18:00:00Z.")
 ]
-KeyId = Annotated[str, typer.Argument(metavar="ID", help="Id of a key; `modegraph keys list` shows them.")]
+KeyId = Annotated[str, typer.Argument(metavar="ID", help="Id of the key; `modegraph keys list` shows the ids.")]
 
 
 def register_keys(app: typer.Typer) -> None:
@@ -80,7 +83,7 @@ def add_command(
     """Make a key and print it. It is shown only once: the file stores its hash.
 
     With --where, the key can read only the documents that match. A running server accepts the key immediately; to replace a key,
-    add another of the same name, and revoke the old one when its holder has the new one.
+    add another of the same name, and revoke the old key once its holder has the new one.
     """
     from serve.http.keys import change_keys, make_key
 
@@ -90,7 +93,7 @@ def add_command(
         collections=tuple(collection) if collection else None,
         where=tuple(where or ()),
         rate=rate,
-        expires=_with_time(expires),
+        expires=None if expires is None else _future_time(expires),
     )
     change_keys(file, lambda keys: [*keys, key])
     say(f"modegraph: key {key.id} of {key.name} is in {file}")
@@ -99,8 +102,6 @@ def add_command(
 
 def list_command(file: KeyFile, as_json: AsJson = False) -> None:
     """List the keys, without their secrets."""
-    from datetime import UTC, datetime
-
     from serve.http.keys import read_keys
 
     keys = read_keys(file)
@@ -131,16 +132,21 @@ def revoke_command(file: KeyFile, key_id: KeyId) -> None:
         remaining = [key for key in keys if key.id != key_id]
         if len(remaining) == len(keys):
             known = f"one of {', '.join(key.id for key in keys)}"
-            raise UserError(found, known, "`modegraph keys list` shows them")
+            raise UserError(found, known, "`modegraph keys list` shows the ids")
         return remaining
 
     change_keys(file, without)
     say(f"modegraph: key {key_id} is revoked")
 
 
-def _with_time(date: str | None) -> str | None:
-    """A date as midnight UTC of that day; a date with a time is unchanged."""
-    return f"{date}T00:00:00Z" if date is not None and "T" not in date else date
+def _future_time(text: str) -> datetime:
+    """A date as midnight UTC of that day, or a time with its time zone; UserError for any other form, or if it is past."""
+    with suppress(ValueError, TypeError):  # TypeError: a time without a zone
+        time = datetime.fromisoformat(text if "T" in text else f"{text}T00:00:00Z")
+        if time > datetime.now(UTC):
+            return time
+    expected = "a date in the future, such as 2027-01-31, or a time and its zone, such as 2027-01-31T18:00:00Z"
+    raise UserError(f"--expires {text!r}", expected, "correct the date")
 
 
 if TYPE_CHECKING:
@@ -262,9 +268,9 @@ class BackgroundModel:
 
 
 def check_trace_file(file: Path | None) -> None:
-    """UserError, before any work, if the file for the trace is a folder, or if its folder does not exist."""
-    if file is not None and (file.is_dir() or not file.absolute().parent.is_dir()):
-        raise UserError(f"--trace {file}", "a file in a folder that exists", "make the folder, or name another file")
+    """UserError, before any work, if the file for the trace is a folder, or if its folder does not exist or is not writable."""
+    if file is not None and (file.is_dir() or not os.access(file.absolute().parent, os.W_OK | os.X_OK)):
+        raise UserError(f"--trace {file}", "a file in a writable folder", "make the folder, or name another file")
 
 
 PassageId = Annotated[

@@ -76,7 +76,9 @@ class SqliteCalls:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        if is_truncated(file):
+        with _as_user_error(file):
+            truncated = is_truncated(file)
+        if truncated:
             self._renew()
             return
         try:
@@ -101,7 +103,10 @@ class SqliteCalls:
             with suppress(sqlite3.Error):
                 self._database.close()
             self._renew()
+        try:
             return self._try(statement, parameters)
+        except sqlite3.DatabaseError as problem:
+            raise _not_a_ledger(self._file, problem) from None
 
     def _try(self, statement: str, parameters: Sequence[object]) -> CallRow | None:
         with _as_user_error(self._file), self._database:
@@ -115,9 +120,12 @@ class SqliteCalls:
         try:
             self._database = _open_database(self._file)
         except sqlite3.DatabaseError as problem:
-            found = f"{self._file}: not a call ledger ({problem})"
-            remedy = "rename it, or name another file"
-            raise UserError(found, "a new file, or a ledger of this version", remedy) from None
+            raise _not_a_ledger(self._file, problem) from None
+
+
+def _not_a_ledger(file: Path, problem: sqlite3.Error) -> UserError:
+    found = f"{file}: not a call ledger ({problem})"
+    return UserError(found, "a new file, or a ledger of this version", "rename it, or name another file")
 
 
 def _is_locked(problem: Exception) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import check_citations
 from graph.answer.context import rank_excerpts, token_budget
-from graph.answer.prompt import NOT_FOUND, parse_answer
+from graph.answer.prompt import NOT_FOUND, parse_answer, split_form
 from graph.answer.support import NotChecked, SupportChecker, Unsupported, is_only_headings, without_unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
@@ -99,24 +99,23 @@ def cite(
     drop_unsupported: bool = False,
 ) -> Answer:
     """Parse the completion of a prompt, generated in `seconds`, into an Answer. Citations without an excerpt are removed from the reason and
-    the answer. With `drop_unsupported`, so are unsupported sentences; if no sentence of the answer remains, the answer becomes a refusal.
+    the answer. With `drop_unsupported`, so are unsupported sentences; if no sentence of the answer remains, a refusal takes their place.
     """
     evidence, excerpts = prompt.evidence, prompt.excerpts
-    parsed = parse_answer(completion.text, prompt.form)
-    checked = {part: check_citations(getattr(parsed, part), len(excerpts)) for part in ("reason", "answer")}
+    checked = {part: check_citations(text, len(excerpts)) for part, text in reason_and_answer(completion.text).items()}
     checker = SupportChecker(excerpts, verifier, evidence.query)
     shown = {part: (each.text, tuple(checker.unsupported(part, each.text))) for part, each in checked.items()}
     if drop_unsupported:
         shown = {part: without_unsupported(text, unsupported) for part, (text, unsupported) in shown.items()}
     texts = {part: text for part, (text, _) in shown.items()}
     if drop_unsupported and shown["answer"][1] and is_only_headings(texts["answer"]):
-        texts["answer"] = NOT_FOUND
+        texts["answer"] = "\n\n".join(filter(None, (texts["answer"], NOT_FOUND)))
     unsupported = tuple(sentence for _, sentences in shown.values() for sentence in sentences)
     trace, usage = evidence.trace, usage_of([completion] if excerpts else [], seconds)
     return Answer(
         question=evidence.query,
         **texts,
-        well_formed=parsed.well_formed,
+        well_formed=parse_answer(completion.text, prompt.form).well_formed,
         finish_reason=completion.finish_reason,
         citations=cite_excerpts(
             evidence.query, **texts, excerpts=excerpts, unsupported={each.text for each in unsupported}
@@ -136,3 +135,17 @@ def cite(
         ),
         writing=Cost(usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.seconds, usage.replayed),
     )
+
+
+def reason_and_answer(reply: str) -> dict[str, str]:
+    """The `reason` and the `answer` of a reply, as a stream shows them: text before the first marker belongs to the answer, since a stream
+    has shown it before the marker arrives. A thinking block belongs to neither.
+
+    >>> reason_and_answer("It sank. ###Reason: So [1]. ###Answer: 1911")
+    {'reason': 'So [1].', 'answer': 'It sank.\\n\\n1911'}
+    """
+    texts: dict[str, list[str]] = {"reason": [], "answer": []}
+    for part in split_form(reply):
+        if part.text and part.kind != "thinking":
+            texts["reason" if part.is_reasoning else "answer"].append(part.text)
+    return {name: "\n\n".join(parts).strip() for name, parts in texts.items()}

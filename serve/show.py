@@ -5,30 +5,38 @@ import shutil
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from graph.answer.context import of_proposition
 from graph.answer.support import Unsupported
 from graph.explain import Clue, Explanation, Lead, ModeRank
 from graph.retrieve.hops.mode import SEEDS
 from graph.shared.console import counted
 from graph.shared.ids import shown_id
 from graph.text.sentences import spell_out_row, spell_out_rows
-from graph.types import Absence, Evidence, Excerpt, Passage, Scored
+from graph.types import Absence, Evidence, Excerpt, Passage
 from serve.pipeline import Answer
 from serve.types import Cost
 
 MAX_WIDTH = 110
 INDENT = "    "
+JOINERS = "\u200c\u200d"
+"""The zero-width non-joiner and joiner, which Persian, Indic scripts and emoji need."""
 
 
 def show_evidence(evidence: Evidence) -> str:
-    """Every passage with rank, score, title, source, offsets and text; the summaries, ranked separately; a model's intermediate findings."""
+    """Every passage with rank, score, title, source, offsets and text; propositions and summaries, ranked separately; a model's intermediate findings."""
     lines: list[str] = []
     for rank, found in enumerate(evidence.passages, start=1):
-        lines += [_passage_heading(rank, found), passage_text(found.item), ""]
+        lines += [_heading(rank, found.score, location_of(found.item)), passage_text(found.item), ""]
+    if evidence.propositions:
+        lines += ["Propositions", ""]
+    for rank, proposition in enumerate(evidence.propositions, start=1):
+        location = location_of(of_proposition(proposition.item, {}))
+        lines += [_heading(rank, proposition.score, location), wrapped(proposition.item.text), ""]
     if evidence.summaries:
         lines += ["Summaries", ""]
     for rank, summary in enumerate(evidence.summaries, start=1):
         location = f"layer {summary.item.layer} · from {counted(len(summary.item.members), 'passage')}"
-        lines += [wrapped(f"{rank}. {summary.score:.3f} · {location}", ""), wrapped(summary.item.text), ""]
+        lines += [_heading(rank, summary.score, location), wrapped(summary.item.text), ""]
     if evidence.findings:
         lines += ["Intermediate findings", ""]
     for finding in evidence.findings:
@@ -91,7 +99,7 @@ def printable(text: str) -> str:
     >>> printable("a\\x1b[31m red\\n b")
     'a[31m red b'
     """
-    return "".join(character for character in " ".join(text.split()) if character.isprintable())
+    return "".join(each for each in " ".join(text.split()) if each.isprintable() or each in JOINERS)
 
 
 def _absence_line(absence: Absence | None) -> str:
@@ -129,8 +137,8 @@ def _cost_line(cost: Cost, what: str) -> str:
     return f"{what}: {calls}{cost.seconds:.2f} s{replayed}"
 
 
-def _passage_heading(rank: int, found: Scored[Passage]) -> str:
-    return wrapped(f"{rank}. {found.score:.3f} · {location_of(found.item)}", "")
+def _heading(rank: int, score: float, location: str) -> str:
+    return wrapped(f"{rank}. {score:.3f} · {location}", "")
 
 
 def location_of(item: Passage | Excerpt) -> str:
@@ -169,7 +177,7 @@ def show_explanation(explanation: Explanation) -> str:
         [wrapped(location_of(passage), ""), passage_text(passage)],
         list(_rank_table(explanation.standings)),
         [heading, *_path(first)],
-        ["Words and names of the question (and the number of passages that have each)", *clues],
+        ["Words and names of the question (and the number of passages that contain each)", *clues],
         ["Its propositions nearest to the question", *_nearest_propositions(explanation)],
         [f"Links to it (hops): without them {own}", *_links(explanation)],
         [f"Passages that {explanation.mode} ranks above it", *_ranked_before(explanation)],
@@ -196,7 +204,7 @@ def _path(mode_rank: ModeRank) -> Iterator[str]:
 
 
 def _clues(what: str, clues: Sequence[Clue]) -> Iterator[str]:
-    for is_present, label in ((True, f"{what} it has"), (False, f"{what} it lacks")):
+    for is_present, label in ((True, f"{what} it contains"), (False, f"{what} it lacks")):
         if items := ", ".join(f"{clue.text} ({clue.passages:,})" for clue in clues if clue.held == is_present):
             yield wrapped(f"{label}: {items}", "- ")
 
@@ -225,6 +233,6 @@ def _lead(lead: Lead) -> str:
 
 def _ranked_before(explanation: Explanation) -> Iterator[str]:
     for rank, found in enumerate(explanation.before, start=1):
-        yield _passage_heading(rank, found)
+        yield _heading(rank, found.score, location_of(found.item))
     if not explanation.before:
         yield "none"

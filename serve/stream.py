@@ -6,8 +6,9 @@ Needs the extra `serve`."""
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any, Literal, NamedTuple
@@ -23,6 +24,7 @@ from graph.answer.support import (
     SupportGate,
     Unsupported,
     is_only_headings,
+    refuses,
     statements_of,
 )
 from graph.answer.verifier import Verifier
@@ -60,21 +62,21 @@ class MessageDelta(NamedTuple):
         )
 
 
-class Attribution(NamedTuple):
-    """A sentence of passage `mark.number` that modegraph found for `statement`, a sentence of the content; the mark is empty and lies
-    at the end of the statement.
+class UnmarkedCitation(NamedTuple):
+    """A citation without an [n] in the content: a passage that the reason cites, or a sentence of passage `mark.number` that modegraph found for
+    `statement`, a sentence of the content. The mark is empty and lies at the end of the statement, or of the content.
     """
 
     mark: Mark
-    sentence: Excerpt
-    statement: str
+    excerpt: Excerpt
+    statement: str | None = None
 
 
 class MessageParts:
-    """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format.
+    """Takes the text of one choice piece by piece. Without `form`, all of it is content in the client's own format, which is not changed.
 
     `handling` decides what happens to sentences that the passages do not support. With "drop", the verifier checks each paragraph as it ends,
-    and if no sentence of the answer remains, the answer becomes "not in the documents"; with "mark", the whole text is checked at the end;
+    and if no sentence of the answer remains, "not in the documents" takes their place; with "mark", the whole text is checked at the end;
     with "ignore", nothing is checked. With `fallback`, a note and the best passage are appended to text without an answer, unless the client set
     the format or the model called a tool. `question` is the question that the text answers. Without `thinking`, a thinking block is
     not shown.
@@ -94,9 +96,8 @@ class MessageParts:
         self._fallback = fallback and form
         self._splitter = FormSplitter() if form else None
         checker = SupportChecker(excerpts, None if handling == "ignore" else verifier, question)
-        self._reasoning, self._content = (
-            _Field(name, len(excerpts), checker, handling == "drop") for name in (REASONING, "content")
-        )
+        self._reasoning = _Field(REASONING, len(excerpts), checker, handling == "drop")
+        self._content = _Field("content", len(excerpts), checker, handling == "drop", unchanged=not form)
         self._sent_marks = 0
 
     @property
@@ -135,22 +136,27 @@ class MessageParts:
             **checks,
         }
 
-    def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
-        """The sentences found in the passages for an answer that cites nothing, in the answer's order; `checks` are the checks of the complete text."""
-        statements = statements_of(self._content.shown, len(self._excerpts), self._question)
-        ends = {statement.text: statement.end for statement in reversed(list(statements))}
-        found = [
-            Attribution(Mark(number, end, end), cited.sentence(quoted), quoted.statement)
-            for number, cited in self._cited(checks).items()
-            if cited.attributed
-            for quoted in cited.quotes
-            for end in [ends[quoted.statement]]
-        ]
+    def unmarked_citations(self, checks: Mapping[str, Any]) -> list[UnmarkedCitation]:
+        """The citations of an answer that contains no [n], in the answer's order; none for a refusal. `checks` are the checks of the complete text."""
+        content = self._content.shown
+        statements = list(statements_of(content, len(self._excerpts), self._question))
+        if self._content.marks or all(refuses(statement.words) for statement in statements):
+            return []
+        ends, last = {statement.text: statement.end for statement in reversed(statements)}, len(content.rstrip())
+        found = []
+        for number, cited in self._cited(checks).items():
+            if not cited.attributed:
+                found.append(UnmarkedCitation(Mark(number, last, last), self._excerpts[number - 1]))
+                continue
+            for quoted in cited.quotes:
+                end = ends.get(quoted.statement, last)
+                found.append(UnmarkedCitation(Mark(number, end, end), cited.sentence(quoted), quoted.statement))
         return sorted(found, key=lambda each: each.mark.start)
 
     def _cited(self, checks: Mapping[str, Any]) -> dict[int, Citation]:
         unsupported = {sentence["text"] for sentence in checks["unsupported"]}
-        return cite_excerpts(self._question, self._reasoning.shown, self._content.shown, self._excerpts, unsupported)
+        content = self._content.shown if self._splitter is not None else prose_in(self._content.shown)
+        return cite_excerpts(self._question, self._reasoning.without_thinking, content, self._excerpts, unsupported)
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
         """The text that can be shown after the next piece, a message or a delta of the engine."""
@@ -211,7 +217,7 @@ class PlainParts:
     def checks(self) -> dict[str, Any]:
         return {"removed": [], "unsupported": [], "not_checked": [], "checked": None, "answered": True}
 
-    def attributions(self, checks: Mapping[str, Any]) -> list[Attribution]:
+    def unmarked_citations(self, checks: Mapping[str, Any]) -> list[UnmarkedCitation]:
         return []
 
     def feed(self, piece: Mapping[str, Any]) -> MessageDelta:
@@ -230,27 +236,58 @@ def reasoning_and_text(piece: Mapping[str, Any]) -> tuple[str, str]:
 def uses_our_form(body: Mapping[str, Any]) -> bool:
     """Whether the answer to a request has modegraph's form: true unless the request sets another format."""
     response_format = body.get("response_format") or {}
-    return response_format.get("type", "text") == "text" and not body.get("structured_outputs")
+    return response_format.get("type", "text") == "text" and not (body.get("structured_outputs") or body.get("grammar"))
+
+
+def prose_in(text: str) -> str:
+    """The strings in a JSON object or list, as paragraphs; any other text unchanged.
+
+    >>> prose_in('{"builder": "the Marlow Yard [1]", "years": [1911]}'), prose_in("1911 [1]")
+    ('the Marlow Yard [1]', '1911 [1]')
+    """
+    try:
+        value = json.loads(text)
+        return "\n\n".join(_strings_in(value)) if isinstance(value, dict | list) else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _strings_in(child)
 
 
 class _Field:
-    """One field of a message: its sections, joined by empty lines and passed through the citation gate and, to drop sentences, the support gate."""
+    """One field of a message: its sections, joined by empty lines and passed through the citation gate (unless the text is to be `unchanged`) and,
+    to drop sentences, the support gate.
+    """
 
-    def __init__(self, name: str, passages: int, checker: SupportChecker, drop_unsupported: bool) -> None:
+    def __init__(
+        self, name: str, passages: int, checker: SupportChecker, drop_unsupported: bool, unchanged: bool = False
+    ) -> None:
         self.gate = CitationGate(passages)
-        self._name, self._passages, self._checker = name, passages, checker
+        self._name, self._passages, self._checker, self._unchanged = name, passages, checker, unchanged
         self._support = SupportGate(name, checker) if drop_unsupported else None
         self._cited = 0
         self._section: int | None = None
+        self._is_thinking = False
         self.has_words = False
         """Whether the model wrote any text other than citations without a passage."""
-        self._shown: list[str] = []
+        self._shown: list[tuple[str, bool]] = []
+        """Pieces of text, and whether each belongs to a thinking block."""
         self._fallback_marks: tuple[Mark, ...] = ()
 
     @property
     def shown(self) -> str:
         """The text shown so far."""
-        return "".join(self._shown)
+        return "".join(text for text, _ in self._shown)
+
+    @property
+    def without_thinking(self) -> str:
+        """The text shown so far, without thinking blocks."""
+        return "".join(text for text, is_thinking in self._shown if not is_thinking)
 
     @property
     def marks(self) -> tuple[Mark, ...]:
@@ -266,23 +303,30 @@ class _Field:
         """The sentences that the passages do not seem to support."""
         if self._support is not None:
             return self._support.dropped
-        return self._checker.unsupported(self._name, self.gate.shown)
+        return self._checker.unsupported(self._name, self._judged)
 
     def not_checked(self) -> list[NotChecked]:
-        """The sentences that cannot be judged; none if a passage replaces the answer."""
-        return [] if self._fallback_marks else self._checker.not_checked(self._name, self.shown)
+        """The sentences that cannot be judged."""
+        return self._checker.not_checked(self._name, self._judged)
 
     def checked(self) -> int | None:
         """The number of sentences that were judged, including dropped sentences; None if the check is off."""
-        count = self._checker.count_checked("" if self._fallback_marks else self.shown)
+        count = self._checker.count_checked(self._judged)
         return None if count is None else count + len(self._support.dropped if self._support is not None else ())
+
+    @property
+    def _judged(self) -> str:
+        """The text to judge; none if a passage replaces the answer."""
+        return "" if self._fallback_marks else self.shown
 
     def feed(self, part: Part) -> str:
         if not part.text:
             return ""
-        first = self._section in (None, part.section)
-        self._section = part.section
-        return self.append(self._check_support(self.gate.feed(part.text if first else _SECTION_GAP + part.text)))
+        rest, text = "", part.text
+        if self._section not in (None, part.section):
+            rest, text = self.finish(), _SECTION_GAP + part.text
+        self._section, self._is_thinking = part.section, part.kind == "thinking"
+        return rest + self.append(self._check_support(text if self._unchanged else self.gate.feed(text)))
 
     def finish(self) -> str:
         rest = self._check_support(self.gate.finish())
@@ -297,7 +341,7 @@ class _Field:
 
     def append(self, text: str) -> str:
         """Append text unchanged."""
-        self._shown.append(text)
+        self._shown.append((text, self._is_thinking))
         return text
 
     def _check_support(self, checked: str) -> str:

@@ -80,7 +80,7 @@ def pytest_collection_finish() -> None:
 
 
 def missing_item(reason: str) -> str | None:
-    """The missing item that a skip reason names, as the last line of a run names it; None if installing something would not make the test run."""
+    """The missing item that a skip reason names, in the words of a run's last line; None if no installation would make the test run."""
     matches = ((re.search(pattern, reason), words) for pattern, words in MISSING_ITEMS.items())
     return next((match.expand(words) for match, words in matches if match), None)
 

@@ -207,7 +207,7 @@ def requested_passage(body: dict[str, Any]) -> tuple[str, str]:
 
 
 def is_extraction(body: dict[str, Any]) -> bool:
-    """Whether a request is for the extraction of a passage, rather than for the domain of the collection."""
+    """Whether a request is for extraction from a passage, rather than for the domain of the collection."""
     return "propositions" in body["response_format"]["json_schema"]["schema"]["properties"]
 
 

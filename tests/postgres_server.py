@@ -60,7 +60,7 @@ def postgres_server() -> Iterator[str]:
 
 @contextmanager
 def fresh_database(server: str, name: str, with_pgvector: bool = False) -> Iterator[str]:
-    """The connection string of an empty database on that server, as its superuser; dropped when the block ends."""
+    """The superuser's connection string of an empty database on `server`; the database is dropped when the block ends."""
     dsn = server.rpartition("/")[0] + f"/{name}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))

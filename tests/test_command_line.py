@@ -302,7 +302,7 @@ def test_a_wrong_command_line_is_reported_in_one_line(words: str, message: str) 
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """The command lines in a file, without anything before `modegraph `: in code spans, shell blocks, comments and commands of services."""
+    """The command lines in the code spans, shell blocks, comments and service commands of a file, without what precedes `modegraph `."""
     for line in file.read_text(encoding="utf-8").splitlines():
         yield from re.findall(r"`(modegraph [^`]*)`", line)
         shell = re.match(

@@ -19,6 +19,7 @@ MADE_BY_USERS = {
     "progress.jsonl",
     "report.md",
     "rounds.jsonl",
+    "samples.jsonl",
     "settings.yaml",
     "train.jsonl",
 }

@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "data_synth.relevance",
         "data_synth.responses.rewards",
         "data_synth.rows",
+        "data_synth.texts",
     },
     "modegraph": set(FOLDERS),
 }

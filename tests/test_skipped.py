@@ -46,7 +46,7 @@ def test_that_needs_a_server(server, number):
 
 
 def last_lines(folder: Path, tests: str, processes: str) -> list[str]:
-    """The last two lines that a run of `tests` and of the other tests in the folder prints."""
+    """The last two lines printed by a run of `tests` and the other tests in the folder."""
     (folder / "test_small.py").write_text(tests, encoding="utf-8")
     command = [sys.executable, "-P", "-m", "pytest", "-p", "xdist", "-p", "tests.conftest", "-n", processes, folder]
     environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

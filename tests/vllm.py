@@ -44,7 +44,7 @@ class Server:
 def serving(model: Path, max_tokens: int, name: str = "tiny", more: Sequence[object] = ()) -> Iterator[Server]:
     """A vLLM server that is ready to serve the model in a folder, with a context of `max_tokens` and the options `more`; stopped at the end.
 
-    `name` may be several names of the model, separated by spaces; the Server's `spec` has the first.
+    `name` may list several names of the model, separated by spaces; the Server's `spec` contains the first.
     """
     port = free_port()
     options = ["--model", model, "--served-model-name", *name.split(), "--host", "127.0.0.1", "--port", port]

@@ -97,7 +97,7 @@ def try_installed(wheel: Path, extras: str, work: Path) -> str:
     reply = json.loads(_run([modegraph, "ask", "isles", QUESTION, "--json"], outside))
     if SOURCE not in json.dumps(reply):
         sys.exit(
-            f"the reply to {QUESTION!r} has no passage of {SOURCE}; expected at least one: compare it with that of `modegraph ask` in the repository"
+            f"the reply to {QUESTION!r} has no passage of {SOURCE}; expected at least one: compare it with the reply of `modegraph ask` in the repository"
         )
     return f"modegraph {version()} in an empty environment: indexed the examples, {QUESTION!r} finds {SOURCE}"
 

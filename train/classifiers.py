@@ -9,7 +9,6 @@ Legend: n examples, F features, T trees, V nodes of all trees, concatenated; B b
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from data_synth.dataset.write import SUMMARY, markdown_table
+from data_synth.dataset.write import markdown_table
 from data_synth.rows import MALFORMED, Row, split_files
 from graph.errors import UserError
 from graph.shared.ids import checksum, content_id
@@ -92,15 +91,6 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
         return names
     above = os.path.commonpath([path.parent for path in paths])
     return [path.relative_to(above).as_posix() for path in paths]
-
-
-def stated_origin(folder: Path) -> dict[str, str]:
-    """The origin of a dataset according to its summary; empty if there is none."""
-    try:
-        origin = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["origin"]
-        return {str(key): str(value) for key, value in origin.items()}
-    except (OSError, *MALFORMED):
-        return {}
 
 
 def check_one_encoder(sources: str, encoders: Mapping[str, str]) -> None:

@@ -26,7 +26,7 @@ from graph.types import Message
 from train.model.load import device, load_model, load_tokenizer, without_dropout
 from train.model.logps import check_rotation, pad_rows, tokenize_rows
 from train.run.data import read_responses, reward_dataset
-from train.run.loop import TrainingInputs, lora_config, prepare, run_and_save, run_folder, trl_arguments
+from train.run.loop import TrainingInputs, lora_config, on_one_gpu, prepare, run_and_save, run_folder, trl_arguments
 from train.run.record import RunRecord, read_run
 from train.run.save import check_output, fresh_folder
 from train.run.settings import RewardSettings
@@ -70,7 +70,7 @@ def reward_trainer(settings: RewardSettings, start: TrainingInputs, folder: Path
     )
     trainer = RewardTrainer(
         model=start.model,
-        args=arguments,
+        args=on_one_gpu(arguments),
         train_dataset=reward_dataset(start.splits.train, start.tokenizer),
         eval_dataset=reward_dataset(start.splits.dev, start.tokenizer) if start.splits.dev else None,
         processing_class=start.tokenizer,

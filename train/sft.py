@@ -1,7 +1,7 @@
 """Supervised fine-tuning on the answers of conversations: teaches reading and the answer form, and provides the reference of preference training.
 
 Rows may have any of the formats of train/run/conversations.py. Adjacent rows with the same passages are one group, whose common prompt is
-computed once (train/model/packing.py). The loss is the mean of −log π over the answer tokens of a batch, end tokens included, unless refusals
+computed once (train/model/packing.py). The loss is the mean of −log π over the answer tokens of a step, end tokens included, unless refusals
 are anchored (train/refusals.py)."""
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from transformers import EarlyStoppingCallback, PreTrainedTokenizerBase, Trainin
 from transformers.trainer_utils import EvalLoopOutput
 
 from data_synth.reading.reading_form import score_reading
-from graph.answer.citations import short_answer
-from graph.answer.prompt import NOT_FOUND, is_no_answer
+from graph.answer.prompt import NOT_FOUND
 from graph.errors import UserError
 from train.model.load import device, load_tokenizer
 from train.model.logps import TokenizedRow, check_rotation, greedy_answers, tokenize_row, tokenize_rows
 from train.model.packing import LogpsOf, TokenizedGroup, choose_layout
 from train.refusals import anchor_refusals, check_refusals, with_refusals
 from train.run.conversations import Conversation, read_conversations
-from train.run.data import check_fit
+from train.run.data import check_fit, refuses
 from train.run.loop import (
     GroupTrainer,
     check_start,
     load_with_adapter,
+    on_one_gpu,
     run_and_save,
     run_folder,
     trainer_arguments,
@@ -84,7 +84,7 @@ def read_sft_data(settings: SftSettings, tokenizer: PreTrainedTokenizerBase) -> 
         return data
     refusal = tokenize_row(tokenizer, train[0].prompt, NOT_FOUND).completion
     train_groups = [with_refusals(group, refusal[0]) for group in data.train]
-    check_refusals(train_groups, refusal, sum(is_no_answer(short_answer(row.completion)) for row in train))
+    check_refusals(train_groups, refusal, sum(refuses(row.completion) for row in train))
     return replace(data, train=train_groups, refusal=refusal)
 
 
@@ -130,30 +130,47 @@ def _group(rows: Sequence[TokenizedRow], shared: int) -> TokenizedGroup:
 
 LossOf = Callable[[Any, Sequence[TokenizedGroup]], Tensor]
 """Maps a model and groups to their summed loss."""
+SizeOf = Callable[[Sequence[TokenizedGroup]], float]
+"""Maps groups to the number by which their summed loss is divided; the numbers of the batches of a step are added."""
 
 
 class SftTrainer(GroupTrainer):
     """A trainer over groups; its dev figures are the exact mean of −log π and those of `measure`, from answers to dev rows."""
 
+    loss_is_scaled_for_ga = True
+
     def __init__(
-        self, logps_of: LogpsOf, loss_of: LossOf, measure: Callable[[Any], Mapping[str, float]] | None, **arguments: Any
+        self,
+        logps_of: LogpsOf,
+        loss_of: LossOf,
+        size_of: SizeOf,
+        measure: Callable[[Any], Mapping[str, float]] | None,
+        **arguments: Any,
     ) -> None:
         super().__init__(logps_of, **arguments)
-        self.loss_of, self.measure = loss_of, measure
+        self.loss_of, self.size_of, self.measure = loss_of, size_of, measure
         self._dev_losses: list[tuple[float, int]] = []
 
-    def compute_loss(self, model: Any, inputs: Any, **_: Any) -> Tensor:
-        """The loss of a batch per scored token."""
-        return self.loss_of(model, inputs) / answer_tokens(inputs)
+    def _get_num_items_in_batch(self, batch_samples: Sequence[Any], device: torch.device) -> Tensor:
+        """The size of all batches of a step, in all processes, which the Trainer passes to `compute_loss`."""
+        size = torch.tensor(float(sum(map(self.size_of, batch_samples))), device=device)
+        sizes: Tensor = self.accelerator.gather(size)
+        return sizes.sum()
+
+    def compute_loss(self, model: Any, inputs: Any, num_items_in_batch: Any = None, **_: Any) -> Tensor:
+        """A batch's part of the loss of its step; by default, the batch is the whole step. The factor undoes the averaging of gradients over processes."""
+        size = self.size_of(inputs) if num_items_in_batch is None else num_items_in_batch
+        scale: float | Tensor = self.accelerator.num_processes / size
+        return self.loss_of(model, inputs) * scale
 
     def prediction_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, None, None]:
         """The loss of one batch of dev groups; there are no logits to gather."""
-        tokens = answer_tokens(inputs)
         with torch.no_grad():
-            loss = -self.logps_of(model, inputs).sum() / tokens
-        losses = [(float(loss) * tokens, tokens)]
+            logps_R = self.logps_of(model, inputs)
+        sums = [float(logps.sum()) for logps in torch.split(logps_R, [len(group.responses) for group in inputs])]
+        losses = [(-total, group.scored_tokens) for total, group in zip(sums, inputs, strict=True)]
         self._dev_losses += self.accelerator.gather_for_metrics(losses, use_gather_object=True)
-        return loss, None, None
+        return -logps_R.sum() / answer_tokens(inputs), None, None
 
     def evaluation_loop(self, *args: Any, **kwargs: Any) -> EvalLoopOutput:
         """The dev loss, a mean over all tokens, and the figures of the answers."""
@@ -184,9 +201,10 @@ def sft_trainer(settings: SftSettings, data: SftData, tokenizer: PreTrainedToken
     trainer = SftTrainer(
         logps_of,
         loss_of(settings, data, model, logps_of),
+        size_of(settings, data),
         (lambda model: reading_figures(model, tokenizer, data.dev_rows)) if is_measured else None,
         model=model,
-        args=TrainingArguments(**arguments, remove_unused_columns=False),
+        args=on_one_gpu(TrainingArguments(**arguments, remove_unused_columns=False)),
         train_dataset=data.train,
         eval_dataset=data.dev or None,
         processing_class=tokenizer,
@@ -201,6 +219,17 @@ def loss_of(settings: SftSettings, data: SftData, model: Any, logps_of: LogpsOf)
     if settings.anchor_refusals:
         return anchor_refusals(model, data.train, data.refusal, logps_of)
     return lambda model, groups: -logps_of(model, groups).sum()
+
+
+def size_of(settings: SftSettings, data: SftData) -> SizeOf:
+    """The number of scored tokens, so that a loss is a mean over tokens; with anchored refusals, the mean number per group times the number of groups.
+
+    Every row then has the same weight in all steps. Otherwise refusals, which are short, would weigh more in small steps.
+    """
+    if not settings.anchor_refusals:
+        return answer_tokens
+    mean_tokens = answer_tokens(data.train) / len(data.train)
+    return lambda groups: len(groups) * mean_tokens
 
 
 def best_checkpoint_arguments(settings: SftSettings) -> dict[str, Any]:

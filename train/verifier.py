@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, roc_auc_score
 
 from data_synth.claims.claims import ClaimRow, claim_from_json, claim_problems
-from data_synth.dataset.write import markdown_table
+from data_synth.dataset.write import markdown_table, stated_origin
 from graph.answer.verifier import (
     FEATURES,
     Premise,
@@ -52,7 +52,6 @@ from train.classifiers import (
     read_labelled,
     reliability,
     reliability_table,
-    stated_origin,
 )
 from train.run.save import about_run, fresh_folder
 from train.run.settings import VerifierSettings

@@ -1,9 +1,9 @@
 """A study that is killed repeatedly, compared with the same study undisturbed: do both write the same results?
 
-Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. A miniature of configs/eval/study-smollm2.yaml with the
-tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed. Then it is started --kills times, and all its
-processes are killed (SIGKILL) a random time after each start; a last start is left undisturbed. Compared byte for byte: rows, weights, answers, and
-the alignment figures without times and paths.
+Run: python -P benchmarks/experiments/killed.py [--kills 4] [--seed 0] [--json] [--out DIR]. The study is a miniature of configs/eval/study-smollm2.yaml
+with the tiny model: index, pairs, SFT, responses, MS, alignment, answers. It runs once undisturbed. Then it is started --kills times, and all its
+processes are killed (SIGKILL) a random time after each start; a last start is left undisturbed. Rows, weights, answers, and the alignment figures
+without times and paths are compared byte for byte.
 """
 
 import os

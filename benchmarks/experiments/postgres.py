@@ -1,7 +1,7 @@
 """The recall of the dense query in a PostgreSQL export: the share of the ten nearest passages, and of the ten nearest propositions, that it finds.
 
 Run: python -P benchmarks/experiments/postgres.py my-index --postgres DSN --questions FILE [--schema NAME] [--json]. The database contains an export of
-the same index (modegraph export). The nearest ones are found by exact search in the index. On a small table PostgreSQL would scan all rows, which is
+the same index (modegraph export). The nearest rows are found by exact search in the index. On a small table PostgreSQL would scan all rows, which is
 exact; sequential scans are turned off, so that its HNSW index is measured.
 """
 

@@ -4,8 +4,8 @@ The claims are the sentences of public sets (folders of `support/`) and, for que
 (supported) or with another one from the same passage (not supported). Claims about one context are adjacent, so that training reads the context once.
 
 With --reading, claims are also made from rows of `data import reading`: the row's answer is supported; another one from the same context is not, nor is
-the answer to the original of a changed question. With --answers, from a reader's responses to such rows (the file that a round of `train ms` writes):
-each answer over the passages that it cites, supported if it is right.
+the answer to the original of a changed question. With --answers, claims are also made from a reader's responses to such rows (the file that a
+round of `train ms` writes): each answer is a claim about the passages that it cites, supported if it is right.
 
     python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --reading ROWS=800
     python -P benchmarks/experiments/support_rows.py rows DATA OUT --sets summedits bump q2_wow --answers RUN/round-1/responses/train.jsonl=800
@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from sklearn.linear_model import LogisticRegression
 
-from data_synth.reading.reading_rows import contains_answer, words_of
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
+from data_synth.texts import contains_answer, words_of
 from eval.support import auc, read_support
 from graph.answer.citations import own_citations, short_answer
 from graph.answer.model_verifier import HAS_QUESTION, Calibration, closest_windows, open_model_verifier, support_prompt
@@ -204,8 +204,8 @@ def _alike(one: str, other: str) -> bool:
 def write_rows(
     data: Path, out: Path, sets: Sequence[str], shares: dict[str, int], reading: dict[str, int], answers: dict[str, int]
 ) -> None:
-    """Write train.jsonl and dev.jsonl to `out`. `shares` limits the training contexts of sets; `reading` has the folders of reading rows, `answers` the
-    files of responses to training rows, with limits."""
+    """Write train.jsonl and dev.jsonl to `out`. `shares` limits the training contexts of sets; `reading` contains the folders of reading rows and
+    `answers` the files of responses to training rows, with limits."""
     out.mkdir(parents=True, exist_ok=True)
     for split, names in (("train", ("train", "train")), ("dev", ("val", "dev"))):
         groups: list[list[dict[str, Any]]] = []
@@ -233,8 +233,8 @@ def drawn(
 
 
 def judge(data: Path, spec: str, out: Path, sets: Sequence[str]) -> None:
-    """Write the verifier's log-odds of random rows of each of `sets` (NAME[:SPLIT]=LIMIT) to `out`; a set that is a file has rows that `rows` wrote, of which
-    those with a question are judged. Sets that are already in `out` are skipped."""
+    """Write the verifier's log-odds of random rows of each of `sets` (NAME[:SPLIT]=LIMIT) to `out`; of a file that `rows` wrote, only the
+    claims with a question are judged. Sets that are already in `out` are skipped."""
     limits = [each.partition("=")[::2] for each in sets]
     files = [out / f"{QUESTIONS if name.endswith('.jsonl') else name.partition(':')[0]}.jsonl" for name, _ in limits]
     if len(set(files)) < len(files):

@@ -50,7 +50,7 @@ def read_points(file: Path) -> dict[str, tuple[float, float]]:
 
 
 def draw() -> Figure:
-    """One panel per set; a dotted line is the recall that was published for another system, on the set's complete corpus and other questions, if any was."""
+    """One panel per set; a dotted line shows the published recall of another system, if any, on the set's complete corpus and other questions."""
     points: dict[str, dict[str, tuple[float, float]]] = json.loads((DATA / "recall.json").read_text(encoding="utf-8"))
     figure = Figure(figsize=(4.6 * len(points), 3.6), layout="constrained")
     panels = figure.subplots(1, len(points), sharey=True, squeeze=False)[0]

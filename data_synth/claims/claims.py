@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from data_synth.claims.restate import PassageSentence, restate
 from data_synth.relevance.split import split_by_hash
 from data_synth.rows import Dropped, Form, row_schema, split_problems
+from data_synth.texts import count_words
 from graph.extract.entities import find_entities
 from graph.shared.ids import content_id
 from graph.text.sentences import split_units
@@ -200,7 +201,7 @@ CLAIMS: Form[ClaimRow] = Form(
     schema=partial(row_schema, ClaimRow),
     problems=claim_problems,
     counts=_counts,
-    lengths=lambda row: {"claim": len(row.claim.split()), "passage": len(row.passage.split())},
+    lengths=lambda row: {"claim": count_words(row.claim), "passage": count_words(row.passage)},
     texts=lambda row: (row.passage, *row.further, row.claim),
 )
 LABELLED_CLAIMS: Form[ClaimRow] = replace(
@@ -220,6 +221,7 @@ SHORTEST, LONGEST = 30, 400
 """Length in characters of the shortest and of the longest sentence used for a claim."""
 NAMES_PER_PASSAGE = 5
 """Largest number of names of each passage that may replace names in claims about other passages."""
+COPY = "a copy of an earlier passage"
 NO_SENTENCE = f"a passage without a sentence of {SHORTEST} to {LONGEST} characters"
 UNCHANGEABLE = "nothing in the claim could be changed"
 
@@ -243,11 +245,17 @@ def passages_of(index: Index) -> Iterator[ClaimPassage]:
 def claim_rows(passages: Iterable[ClaimPassage], per_passage: int, seed: int) -> Iterator[ClaimRow | Dropped]:
     """Pairs of a supported claim and an unsupported version of it, at most `per_passage` for each passage, in the order of the passages.
 
-    Dropped for a passage without a usable sentence, and for a claim that cannot be falsified; a repeated claim is skipped.
+    Dropped for a copy of an earlier passage (so that no two splits share one), for a passage without a usable sentence, and for a claim that cannot
+    be falsified; a repeated claim is skipped.
     """
     named = [(passage, names_in(passage.text)) for passage in passages]
     names_elsewhere = [name for _, names in named for name in names[:NAMES_PER_PASSAGE]]
+    earlier = set[str]()
     for passage, names in named:
+        if passage.text in earlier:
+            yield Dropped(COPY)
+            continue
+        earlier.add(passage.text)
         units = split_units(passage.text)
         sentences = [u.text for u in units if u.kind == "sentence" and SHORTEST <= len(u.text) <= LONGEST]
         if not sentences:

@@ -59,7 +59,7 @@ def multiple_choice(row: Mapping[str, Any]) -> dict[str, Any]:
         "type": "choice",
         "options": options,
         "split": SPLIT_OF[row["split"]],
-        "reasoning": row.get("reasoning", ""),
+        "reasoning": row.get("reasoning") or "",
     }
 
 

@@ -5,11 +5,13 @@ The same questions, counts and seed give the same split; joined rows keep their 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from data_synth.dataset.validate import form_of
-from data_synth.relevance.relevance_form import read_gold_questions, with_sentences
+from data_synth.dataset.write import stated_origin
+from data_synth.relevance.relevance_form import RELEVANCE, SPLIT_BY, read_gold_questions, with_sentences
 from data_synth.rows import MALFORMED, Form, split_files
 from graph.documents.questions import read_question_rows
 from graph.errors import UserError
@@ -66,6 +68,25 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
     return form, _rows(form, files)
 
 
+def joined_origin(folders: Sequence[Path], form: Form[Any]) -> dict[str, str]:
+    """The origin of joined rows: what the summaries of the folders state, with all values of each entry, and the names of the folders.
+
+    Splits of which only some share no passages share only no questions. UserError for relevance rows of several encoders, whose features differ.
+    """
+    origins = [stated_origin(folder) for folder in folders]
+    encoders = {
+        origin.get("Encoder", "an unknown one"): folder for folder, origin in zip(folders, origins, strict=True)
+    }
+    if form is RELEVANCE and len(encoders) > 1:
+        listed = ", ".join(f"{folder} with {encoder[:14]}" for encoder, folder in encoders.items())
+        raise UserError(f"relevance rows of several encoders ({listed})", "one encoder", "make them with one encoder")
+    values = {key: dict.fromkeys(o[key] for o in origins if key in o) for key in chain.from_iterable(origins)}
+    joined = {key: "; ".join(of_key) for key, of_key in values.items()}
+    if len(values.get(SPLIT_BY, ())) > 1:
+        joined[SPLIT_BY] = "questions"
+    return joined | {"Joined from": ", ".join(folder.name for folder in folders)}
+
+
 def files_of(folder: Path) -> list[Path]:
     """The `split_files` of a folder; UserError if there are none."""
     files = split_files(folder)
@@ -81,7 +102,7 @@ def _rows(form: Form[Any], files: Iterable[Path]) -> Iterator[Any]:
     located = ((f"{file} line {line}", values) for file in files for line, values in read_jsonl(file))
     for where, values in located:
         row_form = form_of(values, where)
-        if row_form is not form:
+        if row_form.name != form.name:
             raise UserError(f"{where}: a row of {row_form.name}", expected, "join data of one kind only")
         try:
             row = form.from_json(values)

@@ -9,8 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_synth.claims.claims import CLAIMS
-from data_synth.preferences.preference_form import PREFERENCES
+from data_synth.claims.claims import CLAIMS, LABELLED_CLAIMS
+from data_synth.preferences.preference_form import PLAIN_PREFERENCES, PREFERENCES
 from data_synth.questions.question_form import QUESTIONS
 from data_synth.reading.reading_form import READING
 from data_synth.relevance.relevance_form import RELEVANCE
@@ -35,6 +35,10 @@ Problems = Callable[[Mapping[str, Any]], Sequence[str]]
 
 def form_of(row: Mapping[str, Any], where: str, others: str = "") -> Form[Any]:
     """The form of a row; UserError naming the columns if no form matches, and the `others` that the caller accepts."""
+    if isinstance(row.get("chosen"), str):
+        return PLAIN_PREFERENCES
+    if "claim" in row and row.get("dataset"):
+        return LABELLED_CLAIMS
     for column, form in FORM_BY_COLUMN.items():
         if column in row:
             return form
@@ -86,8 +90,8 @@ def files_to_check(path: Path) -> list[Path]:
 
 
 def validate_file(file: Path) -> Validation:
-    """Check every row of a .jsonl or .parquet file; UserError if it cannot be read or has no JSON object, or the first object has no known form."""
-    checks: tuple[str, Problems] | None = None
+    """Check every row of a .jsonl or .parquet file; UserError if it cannot be read or has no JSON object, or if no object has a known form."""
+    form, checks = checks_of_file(file)
     ids: set[str] = set()
     bad: list[BadRow] = []
     rows = 0
@@ -96,17 +100,25 @@ def validate_file(file: Path) -> Validation:
         if isinstance(values, str):
             bad.append(BadRow(line, "", (values,)))
             continue
-        checks = checks or checks_of(values, f"{file} line {line}")
-        problems = problems_of(values, checks[1])
+        problems = problems_of(values, checks)
         row_id = "" if values.get("id") is None else str(values["id"])
         if row_id and row_id in ids:
             problems.append(f"id {row_id!r} also appears above")
         ids.add(row_id)
         if problems:
             bad.append(BadRow(line, row_id, tuple(problems)))
-    if checks is None:
+    return Validation(form, rows, tuple(bad))
+
+
+def checks_of_file(file: Path) -> tuple[str, Problems]:
+    """The name and the checks of the form of the first row that has a form, or else of the first row; UserError as in `validate_file`."""
+    rows = ((f"{file} line {line}", values) for line, values in read_rows(file) if not isinstance(values, str))
+    first = next(rows, None)
+    if first is None:
         raise UserError(f"{file}: no rows that can be read", "one JSON object per line", "make the file again")
-    return Validation(checks[0], rows, tuple(bad))
+    formed = (each for each in chain([first], rows) if not FORM_BY_COLUMN.keys().isdisjoint(each[1]))
+    where, values = next(formed, first)
+    return checks_of(values, where)
 
 
 def problems_of(values: Mapping[str, Any], problems: Problems) -> list[str]:
@@ -125,7 +137,7 @@ def read_rows(file: Path) -> Iterator[tuple[int, dict[str, Any] | str]]:
         yield from _read_parquet(file)
         return
     try:
-        with file.open(encoding="utf-8") as lines:
+        with file.open(encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, start=1):
                 if line.strip():
                     yield number, _parse_line(line)

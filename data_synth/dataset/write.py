@@ -7,19 +7,22 @@ statistics of the rows, and of dropped ones, are counted while the rows are stre
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import random
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any, Generic, TextIO
 
-from data_synth.rows import Dropped, Form, R, separate_dropped, split_files
+from data_synth.rows import MALFORMED, Dropped, Form, R, separate_dropped, split_files
+from graph.documents.parse.plain import clean
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
 from graph.shared.console import print_json, say
@@ -196,11 +199,12 @@ def markdown_table(head: Sequence[str], rows: Iterable[Iterable[object]]) -> str
 
 
 SUMMARY, CARD, LEDGER, UNFINISHED = "summary.json", "README.md", "ledger.sqlite", ".unfinished"
+LOCK = f"{UNFINISHED}.lock"
 ROWS_PER_BATCH = 1000
 
 
 def check_folder(folder: Path, key: str = "form") -> None:
-    """UserError unless `folder` is new, empty, an earlier dataset whose summary has `key`, or the remains of an interrupted run.
+    """UserError unless `folder` is new, empty, an earlier dataset whose summary contains `key`, or the remains of an interrupted run.
 
     "form" is in the summaries of rows, "questions" in those of imported questions: neither replaces all files of the other.
     """
@@ -217,22 +221,42 @@ def write_dataset(folder: Path, rows: Iterable[R | Dropped], form: Form[R], orig
     """Stream `rows` into a folder that `check_folder` accepts; an earlier run's files are replaced once all rows are written.
 
     Exact duplicates are left out and counted. When `rows` raises, an earlier dataset is left unchanged; one whose run was
-    killed while its files were moved into place is completed first.
+    killed while its files were moved into place is completed first. UserError while another process writes to the folder.
     """
-    unfinished, is_new = folder / UNFINISHED, not folder.exists()
-    if _made_by_modegraph(unfinished / SUMMARY):
+    unfinished = folder / UNFINISHED
+    with _sole_writer(folder):
+        if _made_by_modegraph(unfinished / SUMMARY):
+            _move_into_place(unfinished, folder)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        try:
+            summary = _write_all(unfinished, rows, form, origin)
+        except BaseException:
+            shutil.rmtree(unfinished)
+            raise
         _move_into_place(unfinished, folder)
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
-        summary = _write_all(unfinished, rows, form, origin)
-    except BaseException:
-        shutil.rmtree(unfinished)
-        if is_new:
-            folder.rmdir()
-        raise
-    _move_into_place(unfinished, folder)
     return summary
+
+
+@contextmanager
+def _sole_writer(folder: Path) -> Iterator[None]:
+    """Lock a folder, which is made if necessary and then removed if nothing is written; UserError if another process has locked it."""
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.fstat(lock.fileno()).st_nlink:
+                raise BlockingIOError  # The process that wrote until now has deleted the file.
+        except BlockingIOError:
+            found = f"{folder}: another process is writing to it"
+            raise UserError(found, "one process at a time", "wait until it is done, or choose another --out") from None
+        try:
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+            if is_new and not any(folder.iterdir()):
+                folder.rmdir()
 
 
 def write_parquet(lines: Path, target: Path, schema: pa.Schema) -> None:
@@ -255,7 +279,7 @@ def _write_all(folder: Path, rows: Iterable[R | Dropped], form: Form[R], origin:
             elif not tally.is_duplicate(row):
                 if row.split not in files:
                     files[row.split] = stack.enter_context((folder / f"{row.split}.jsonl").open("w", encoding="utf-8"))
-                files[row.split].write(json.dumps(form.to_json(row), ensure_ascii=False) + "\n")
+                files[row.split].write(clean(json.dumps(form.to_json(row), ensure_ascii=False)) + "\n")
                 tally.add(row)
     summary = tally.summary(origin)
     for split in summary.by_split:
@@ -282,6 +306,15 @@ def _made_by_modegraph(marker: Path, key: str = "form") -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(summary, dict) and str(summary.get("made_by", "")).startswith(MAKER) and key in summary
+
+
+def stated_origin(folder: Path) -> dict[str, str]:
+    """The origin of a dataset according to its summary; empty if there is none."""
+    try:
+        origin = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))["origin"]
+        return {str(key): str(value) for key, value in origin.items()}
+    except (OSError, *MALFORMED):
+        return {}
 
 
 def show_rows(rows: Sequence[R | Dropped], form: Form[R]) -> str:

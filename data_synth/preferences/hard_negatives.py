@@ -20,12 +20,12 @@ from data_synth.preferences.reasons import (
     cite,
     holds_answer,
     normalise_answer,
-    plain,
     tfidf_cosines,
     units_of,
 )
 from data_synth.preferences.support import sentences_of
 from data_synth.rows import Draft
+from data_synth.texts import count_words, plain
 from graph.answer.citations import check_citations
 from graph.answer.prompt import NOT_FOUND, format_answer
 from graph.extract.entities import find_entities
@@ -38,7 +38,8 @@ INVENTED = "answer that no passage contains"
 """For rows whose passages do not contain the answer, and whose chosen side says so."""
 WORSE = "found worse by readers"
 """From feedback (data_synth/feedback.py): a reasoned answer that people rejected, whatever its length."""
-REFUSAL = format_answer("None of the passages says so.", NOT_FOUND)
+NONE_SAYS_SO = "None of the passages says so."
+REFUSAL = format_answer(NONE_SAYS_SO, NOT_FOUND)
 """The text of every refusal, whether refusing is right or wrong."""
 REFUSED_SHARE = 0.13
 """Share of hard negatives that refuse although another kind may be possible. The chosen side refuses in about the same share of rows,
@@ -82,7 +83,7 @@ class Pool:
         """Add the reasoning and the answer of a draft, once per question."""
         sentences = tuple(map(plain, sentences_of(reason)))
         if not any(known.question_id == draft.question.id for known in self.reasons):
-            words = sum(len(sentence.split()) for sentence in sentences)
+            words = sum(map(count_words, sentences))
             self.reasons.append(Reasoning(draft.question.id, sentences, words))
             self.answers.append(draft.answer)
 
@@ -98,7 +99,7 @@ def make_hard_negative(draft: Draft, reason: str, pool: Pool) -> HardNegative | 
         return HardNegative(REFUSED, REFUSAL)
     longer = rng.random() < LONGER_SHARE
     for name in (UNSUPPORTED, WRONG) if rng.random() < 0.5 else (WRONG, UNSUPPORTED):
-        negative = reasoned_negative(name, draft, reason, pool, len(reason.split()), longer)
+        negative = reasoned_negative(name, draft, reason, pool, count_words(reason), longer)
         if negative is not None:
             return negative
     return HardNegative(REFUSED, REFUSAL) if draft.excerpts else None
@@ -186,7 +187,7 @@ def fit_length(sentences: Sequence[str], target: int, longer: bool) -> tuple[str
     """
     words = 0
     for count, sentence in enumerate(sentences, start=1):
-        words += len(sentence.split())
+        words += count_words(sentence)
         if words > target:
             return tuple(sentences[: count if longer else max(count - 1, 1)])
     return tuple(sentences)

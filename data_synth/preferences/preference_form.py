@@ -26,9 +26,11 @@ from data_synth.rows import (
     row_schema,
     split_problems,
 )
+from data_synth.texts import count_words
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
 from graph.text.bm25 import terms_of
+from graph.text.word_forms import UNSPACED
 from graph.types import Floats
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def _share_in(known: Collection[str], text: str) -> float:
 
 def length_accuracy(rows: Sequence[PreferenceRow]) -> float:
     """Accuracy of "the side with more words is the chosen one", or of its opposite, whichever is higher."""
-    return _accuracy_by_sign([len(row.chosen.split()) - len(row.rejected.split()) for row in rows])
+    return _accuracy_by_sign([count_words(row.chosen) - count_words(row.rejected) for row in rows])
 
 
 def _accuracy_by_sign(gaps: Sequence[float]) -> float:
@@ -93,7 +95,7 @@ def both_lengths_accuracy(
     """Cross-validated accuracy of a small decision tree on both lengths: it can also learn "a side of three words is never the chosen one"."""
     from sklearn.tree import DecisionTreeClassifier
 
-    lengths = np.array([[len(first.split()), len(second.split())] for first, second in sides], np.float32)
+    lengths = np.array([[count_words(first), count_words(second)] for first, second in sides], np.float32)
     tree = DecisionTreeClassifier(max_depth=4, min_samples_leaf=5, random_state=0)
     return _cross_validated(tree, np.column_stack([lengths, lengths[:, 0] - lengths[:, 1]]), chosen_first, questions)
 
@@ -103,7 +105,7 @@ def word_accuracy(sides: Sequence[tuple[str, str]], chosen_first: Sequence[bool]
     from sklearn.feature_extraction.text import CountVectorizer
     from sklearn.linear_model import LogisticRegression
 
-    counter = CountVectorizer(binary=True, token_pattern=r"\S+")
+    counter = CountVectorizer(binary=True, token_pattern=rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
     counter.fit([text for pair in sides for text in pair])
     first, second = (counter.transform([pair[side] for pair in sides]).astype(np.float32) for side in (0, 1))
     rule = LogisticRegression(max_iter=200, fit_intercept=False)
@@ -188,7 +190,7 @@ PREFERENCES: Form[PreferenceRow] = Form(
         "rejected side": row.hard_negative or "answer alone",
         "reasoner": row.reasoner,
     },
-    lengths=lambda row: {side: len(text.split()) for side, text in sides_of(row)},
+    lengths=lambda row: {side: count_words(text) for side, text in sides_of(row)},
     texts=lambda row: [*(turn.content for turn in row.prompt), row.chosen, row.rejected],
     measures=measure_separation,
 )

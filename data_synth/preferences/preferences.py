@@ -1,7 +1,7 @@
 """Preference rows (GraphMPA §3.2, Eq. 7): each question with every context C_1, …, C_N, which by default have 1, …, N excerpts.
 
 Chosen: reasoning, then the gold answer. Rejected: for the share `hard_negatives` of the rows a hard negative with its own reasoning, for the others
-the gold answer alone, as in the paper. Where a context has no gold document and lacks the answer, "not in the documents" is chosen. Reasoning by
+the gold answer alone, as in the paper. Where a context contains neither a gold document nor the answer, "not in the documents" is chosen. Reasoning by
 rules quotes and cites the context, or came with the question; reasoning by a model must be supported by it, and may be checked by a second model."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from data_synth.preferences.hard_negatives import REFUSAL, HardNegative, Pool, i
 from data_synth.preferences.reasons import compose_reason, holds_answer, is_span, model_reasons
 from data_synth.preferences.support import MeasureSupport, Support, SupportScorer
 from data_synth.rows import Draft, Dropped, PreferenceRow
-from graph.answer.prompt import NOT_FOUND, answer_messages, format_answer, parse_answer
+from graph.answer.prompt import NOT_FOUND, answer_messages, format_answer, parse_answer, with_title
 from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.index.index import Index
@@ -145,7 +145,7 @@ def context_lacks_answer(draft: Draft) -> bool:
     if not is_span(draft.answer):
         return True
     accepted = (draft.answer, *question.answers)
-    return not any(holds_answer(excerpt.text, answer) for excerpt in excerpts for answer in accepted)
+    return not any(holds_answer(with_title(excerpt), answer) for excerpt in excerpts for answer in accepted)
 
 
 def refusal_row(draft: Draft) -> PreferenceRow:

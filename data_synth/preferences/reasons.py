@@ -8,13 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 from data_synth.contexts import task_of
 from data_synth.rows import Draft, Dropped
+from data_synth.texts import contains_answer, count_words, plain, words_of
 from graph.answer.citations import check_citations
-from graph.answer.prompt import REASON, parse_answer
+from graph.answer.prompt import parse_answer
+from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote
 from graph.text.sentences import Unit, split_units
+from graph.text.word_forms import SENTENCE_ENDS
 from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
 
 UNSUPPORTED = "no sentence supports the answer"
@@ -29,6 +33,8 @@ LEAK = "reasoning says that the answer was given"
 WITHOUT_ANSWER = "no sentence of evidence or context contains the answer"
 
 CHOICES = (frozenset({"yes", "no", "maybe"}), frozenset({"true", "false"}))
+CACHED_PASSAGES, CACHED_SENTENCES = 2048, 16_384
+"""The sizes of the caches of split passages and of sentences' terms, since every question about a document searches all of it."""
 SPAN_WORDS = 12
 MAX_REASON_TOKENS = 256
 COPY_RATIO = 0.9
@@ -38,7 +44,6 @@ _LEAK = re.compile(
     r"|\b(?:was|am|were|been) (?:told|given) (?:that )?the (?:correct |right |final )?answer\b",
     re.IGNORECASE,
 )
-_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Statement:
 
 
 def compose_reason(draft: Draft, passages_of: Callable[[str], Sequence[Passage]]) -> str | Dropped:
-    """The question's evidence sentences, each citing the excerpt that contains it; if the answer is a span that none of them contains, one that does is added.
+    """The question's evidence sentences, each citing the excerpt that contains it; then, if these lack an answer that is a span, a sentence that contains it.
 
     Dropped if the excerpts lack one of these sentences: every sentence of the reasoning must be in its context. Without evidence quotes, each gold document
     contributes its sentence most similar to question, reasoning and answer; `passages_of` returns a document's passages. If there is nothing to quote,
@@ -77,7 +82,7 @@ def is_span(answer: str) -> bool:
     >>> is_span("14 May 1911"), is_span("Yes")
     (True, False)
     """
-    return len(answer.split()) <= SPAN_WORDS and not choices_of(answer)
+    return count_words(answer) <= SPAN_WORDS and not choices_of(answer)
 
 
 def choices_of(answer: str) -> frozenset[str]:
@@ -91,8 +96,7 @@ def holds_answer(text: str, answer: str) -> bool:
     >>> holds_answer("It was built in 1911 [2].", "1911"), holds_answer("It was built in 1911.", "191")
     (True, False)
     """
-    words = " ".join(_WORD.findall(answer.casefold()))
-    return f" {words} " in f" {' '.join(_WORD.findall(check_citations(text, 0).text.casefold()))} "
+    return contains_answer(answer, words_of(check_citations(text, 0).text))
 
 
 def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:
@@ -127,10 +131,10 @@ def cite_statement(statement: Statement, excerpts: Sequence[Excerpt]) -> str:
 def cite(sentence: str, numbers: Iterable[int]) -> str:
     """A sentence with [n] for each number before its closing mark, a full stop if it has none.
 
-    >>> cite("Did it sink?", [1]), cite("It sank", [2, 1])
-    ('Did it sink [1]?', 'It sank [2] [1].')
+    >>> cite("Did it sink?", [1]), cite("It sank", [2, 1]), cite("建于1846年。", [1])
+    ('Did it sink [1]?', 'It sank [2] [1].', '建于1846年 [1]。')
     """
-    words = sentence.rstrip(".!?")
+    words = sentence.rstrip(f".!?{SENTENCE_ENDS}")
     return f"{words}{''.join(f' [{number}]' for number in numbers)}{sentence[len(words) :] or '.'}"
 
 
@@ -155,18 +159,23 @@ def closest_statements(
 def tfidf_cosines(query: str, sentences: Sequence[str]) -> list[float]:
     """Cosine of binary TF-IDF vectors, not divided by the norm of `query`: Σ_{w ∈ S∩Q} i_w² / ‖S‖, i_w = ln(1 + N / n_w).
 
-    S and Q are the sets of words of a sentence and of `query`; n_w of the N sentences contain the word w.
+    S and Q are the sets of terms of a sentence and of `query`; n_w of the N sentences contain the term w.
 
     >>> [round(score, 3) for score in tfidf_cosines("lantern", ["the lantern", "the sea", "fog"])]
     [1.157, 0.0, 0.0]
     """
-    words = [_words(sentence) for sentence in sentences]
-    count = Counter(word for sentence in words for word in sentence)
-    weight = {word: math.log(1 + len(sentences) / n) ** 2 for word, n in count.items()}
-    query_words = _words(query)
-    norms = [math.sqrt(sum(weight[word] for word in sentence)) for sentence in words]
-    shared = [sum(weight[word] for word in sorted(sentence & query_words)) for sentence in words]
+    terms = [_distinct_terms(sentence) for sentence in sentences]
+    count = Counter(term for sentence in terms for term in sentence)
+    weight = {term: math.log(1 + len(sentences) / n) ** 2 for term, n in count.items()}
+    query_terms = _distinct_terms(query)
+    norms = [math.sqrt(sum(weight[term] for term in sentence)) for sentence in terms]
+    shared = [sum(weight[term] for term in sorted(sentence & query_terms)) for sentence in terms]
     return [part / norm if norm else 0.0 for part, norm in zip(shared, norms, strict=True)]
+
+
+@lru_cache(maxsize=CACHED_SENTENCES)
+def _distinct_terms(sentence: str) -> frozenset[str]:
+    return frozenset(terms_of(sentence))
 
 
 def model_reasons(drafts: Sequence[Draft], model: LanguageModel) -> list[str | Dropped]:
@@ -190,7 +199,7 @@ def check_reason(completion: Completion, draft: Draft) -> str | Dropped:
     if not parsed.well_formed:
         return Dropped(MALFORMED)
     reason = check_citations(quote(parsed.reason), len(draft.excerpts)).text.strip()
-    if not _words(reason):
+    if not terms_of(reason):
         return Dropped(EMPTY)
     if normalise_answer(parsed.answer) not in {normalise_answer(answer) for answer in draft.question.answers}:
         return Dropped(WRONG)
@@ -207,30 +216,14 @@ def normalise_answer(text: str) -> str:
     >>> normalise_answer(" Yes. [1]") == normalise_answer("yes")
     True
     """
-    return " ".join(check_citations(quote(text), 0).text.casefold().split()).strip(" .!?,;:\"'“”‘’")
+    return " ".join(check_citations(quote(text), 0).text.casefold().split()).strip(f" .!?,;:\"'“”‘’{SENTENCE_ENDS}")
 
 
-def plain(text: str) -> str:
-    """Text made safe for use in reasoning: one line, no special tokens, no citations, no form markers.
-
-    >>> plain("[###9] of ##[9]#Tarn")
-    'of Tarn'
-    """
-    previous, text = "", quote(text)
-    while text != previous:
-        # Removing a marker may join the characters around it into a new one.
-        previous, text = text, check_citations(text.replace(REASON[:3], ""), 0).text
-    return " ".join(text.split())
-
-
-def units_of(passage: Passage | Excerpt) -> list[Unit]:
+@lru_cache(maxsize=CACHED_PASSAGES)
+def units_of(passage: Passage | Excerpt) -> tuple[Unit, ...]:
     """The sentences and table rows of a passage, without its headings."""
-    return [unit for unit in split_units(passage.text, passage.header) if unit.kind != "heading"]
+    return tuple(unit for unit in split_units(passage.text, passage.header) if unit.kind != "heading")
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _words(text: str) -> set[str]:
-    return set(_WORD.findall(text.casefold()))

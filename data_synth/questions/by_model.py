@@ -26,6 +26,7 @@ from data_synth.questions.check import DuplicateFilter, id_of
 from data_synth.questions.index_statements import Mentions, columns_of
 from data_synth.questions.question_form import QuestionRow, Step, named_in
 from data_synth.rows import Dropped
+from data_synth.texts import count_words
 from graph.answer.citations import short_answer
 from graph.answer.context import of_passage
 from graph.answer.match import contains_answer, token_f1
@@ -39,7 +40,7 @@ from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, numbers_up_to
 from graph.text.sentences import Unit, spell_out_rows, split_units
-from graph.text.word_forms import FUNCTION_WORDS, is_name
+from graph.text.word_forms import FUNCTION_WORDS, is_caseless, is_name
 from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"
@@ -77,8 +78,10 @@ MIN_RETRIEVED = 0.8
 SAME_ANSWER = 0.6
 """Lowest F1 at which the judge's answer counts as the same as the writer's."""
 _REFERENCE = re.compile(
-    r"(?i:\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|our|my)\b)|\bus\b"
+    r"\b(?:(?:the|this) (?:passage|sentence|paragraph|excerpt)|mentioned|it|its|he|him|his|she|hers?|they|them|their|this|these|we|us|our|my)\b",
+    re.IGNORECASE,
 )
+_ACRONYM = re.compile(r"\b[A-Z]{2,}\b")
 _QUESTION_MARK = re.compile(r"[?？؟\u037e]$|[\u0370-\u03ff\u1f00-\u1fff].*;$")
 """The question marks of Latin, East Asian, Arabic and Greek scripts; in Greek text, also the semicolon."""
 Find = Callable[[Sequence[str]], Sequence[Sequence[Excerpt]]]
@@ -180,10 +183,10 @@ def names_document(question: str, index: Index) -> bool:
     in at most a share of MAX_WITH_NAME of the documents, or in only one document.
 
     A name is a word after the first, other than a function word, that has a capital, a digit, or a full stop inside the word. True where no name is needed
-    or can be recognised: in an index of one document, and for a question in a script without capitals.
+    or can be recognised: in an index of one document, and for a question whose script has no capitals.
     """
     data = index.data
-    if len(data.document_sources) == 1 or question.lower() == question.upper():
+    if len(data.document_sources) == 1 or is_caseless(question):
         return True
     limit = max(1, MAX_WITH_NAME * len(data.document_sources))
     names = [word for word in question.split()[1:] if is_name(word) and word.casefold() not in FUNCTION_WORDS]
@@ -253,7 +256,7 @@ def _row(
     faults = {
         EMPTY: not text or not answer,
         NO_QUESTION_MARK: not _QUESTION_MARK.search(text),
-        LONG_ANSWER: len(answer.split()) > MAX_ANSWER_WORDS,
+        LONG_ANSWER: count_words(answer) > MAX_ANSWER_WORDS,
         NO_SUCH_PASSAGE: not all(1 <= number <= len(passages) for number in numbers),
         OTHER_HOPS: len(numbers) not in hops,
         GIVEN_AWAY: named_in(answer, text),
@@ -309,10 +312,10 @@ def _numbered(passages: Sequence[Passage | Excerpt]) -> str:
 def refers_to_unnamed(question: str) -> bool:
     """Whether a question refers to something that it does not name, or to its passage.
 
-    >>> refers_to_unnamed("When did they build it?"), refers_to_unnamed("Which US yard built the Lantern?")
+    >>> refers_to_unnamed("When did they build it?"), refers_to_unnamed("Which US yard runs the IT of the Lantern?")
     (True, False)
     """
-    return _REFERENCE.search(question) is not None
+    return _REFERENCE.search(_ACRONYM.sub("", question)) is not None
 
 
 def sentence_prompt(passage: Passage | Excerpt, sentence: Unit) -> str:
@@ -323,7 +326,7 @@ def sentence_prompt(passage: Passage | Excerpt, sentence: Unit) -> str:
 def sentences_of(passage: Passage | Excerpt) -> list[Unit]:
     """The sentences and table rows of a passage that a question can be about: no headings, and none of fewer than MIN_WORDS words."""
     units = split_units(passage.text, passage.header)
-    return [unit for unit in units if unit.kind != "heading" and len(unit.line.split()) >= MIN_WORDS]
+    return [unit for unit in units if unit.kind != "heading" and count_words(unit.line) >= MIN_WORDS]
 
 
 def sentences_in_turn(index: Index, seed: int) -> Iterator[Material]:
@@ -342,8 +345,10 @@ def sentences_in_turn(index: Index, seed: int) -> Iterator[Material]:
         rows, turn = longer, turn + 1
 
 
-def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterator[Material]:
-    """Distinct groups in a random order that `seed` determines: one passage per article, all articles in the same split.
+def article_groups(
+    index: Index, seed: int, splits: Mapping[str, str], at_least: int = MIN_ARTICLES
+) -> Iterator[Material]:
+    """Distinct groups of `at_least` to MAX_ARTICLES passages in a random order that `seed` determines: one passage per article, all articles in the same split.
 
     Each group starts with the articles of one topic or entity; a group that is too small grows by articles that share an entity with it.
     """
@@ -353,8 +358,8 @@ def article_groups(index: Index, seed: int, splits: Mapping[str, str]) -> Iterat
     by_entity = (sorted(mentions.passages_about(key)) for key in mentions.shared_entities(MAX_SHARING))
     seeds = [*_by_topic(index), *by_entity]
     for passages in rng.sample(seeds, len(seeds)):
-        group = _grow_group(mentions, rng.sample(passages, len(passages)), split_P)
-        if len(group) >= MIN_ARTICLES and frozenset(group) not in earlier:
+        group = _grow_group(mentions, rng.sample(passages, len(passages)), split_P, at_least)
+        if len(group) >= at_least and frozenset(group) not in earlier:
             earlier.add(frozenset(group))
             yield Material(tuple(index.passage(row) for row in group))
 
@@ -365,16 +370,16 @@ def _by_topic(index: Index) -> Iterator[list[int]]:
         yield sorted(set(index.proposition_passage_NP[propositions, :].indices.tolist()))
 
 
-def _grow_group(mentions: Mentions, passages: list[int], split_P: Sequence[str]) -> list[int]:
-    """One passage of each article that is in the split of the first passage, up to MAX_ARTICLES; if these are too few, also passages of other articles that
-    share an entity with them."""
+def _grow_group(mentions: Mentions, passages: list[int], split_P: Sequence[str], at_least: int) -> list[int]:
+    """One passage of each article that is in the split of the first passage, up to MAX_ARTICLES; if these are fewer than `at_least`, also passages of other
+    articles that share an entity with them."""
     of_document = mentions.index.data.passage_document_P
     group: dict[int, int] = {}
     for passage in passages:
         if split_P[passage] == split_P[passages[0]]:
             group.setdefault(int(of_document[passage]), passage)
     waiting = list(group.values())
-    while waiting and len(group) < MIN_ARTICLES:
+    while waiting and len(group) < at_least:
         for key in sorted(mentions.linking_entities(waiting.pop(0))):
             for passage in sorted(mentions.passages_about(key)):
                 if int(of_document[passage]) not in group and split_P[passage] == split_P[passages[0]]:

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from random import Random
 
 from data_synth.questions.check import DuplicateFilter, id_of, needs_all, unique
@@ -20,6 +20,7 @@ from data_synth.questions.templates import (
     bridge_questions,
     comparison_questions,
     intersection_questions,
+    shuffled,
 )
 from data_synth.questions.words import PLACES
 from data_synth.relevance.split import spread_documents
@@ -92,12 +93,11 @@ INVENTED = tuple(_INVENTED.split())
 def near_miss(row: QuestionRow, sentences: Sentences, rng: Random) -> QuestionRow | None:
     """The question of a row changed in one respect so that the index does not answer it; None if no change is possible.
 
-    A name, or else a word of INTERCHANGEABLE, is replaced by one that occurs in no sentence of the index.
+    A name, or else a word of INTERCHANGEABLE, is replaced by one that the index does not contain.
     """
-    changes = [*_other_names(row, sentences, rng), *_other_words(row, sentences, rng)]
-    if not changes:
+    text = next(chain(_other_names(row, sentences, rng), _other_words(row, sentences, rng)), None)
+    if text is None:
         return None
-    text = changes[0]
     near = tuple(replace(step, given="", found="") for step in row.steps)
     return replace(
         row, id=id_of(text), text=text, answers=(), kind=UNANSWERABLE, hops=0, chains=(), bridges=(), near=near
@@ -115,23 +115,23 @@ def _other_names(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _other_name(name: str, sentences: Sentences, rng: Random) -> str | None:
-    """A similar name that occurs in no sentence; the last word of `name` stays if it is a noun for a place or a type. None if there is no such name."""
+    """A similar name that the index does not contain; the last word of `name` stays if it is a noun for a place or a type. None if there is no such name."""
     words = name.split()
-    free = [word for word in INVENTED if word.casefold() not in sentences.text]
-    if not free or not words[0][:1].isupper():
+    if not words[0][:1].isupper():
         return None
-    invented = rng.choice(free)
+    invented = next((one for one in shuffled(INVENTED, rng) if one.casefold() not in sentences.text), None)
+    if invented is None:
+        return None
     names_kind = len(words) > 1 and (words[-1].casefold() in PLACES or kind_by_name(name).noun)
-    other = " ".join([invented, words[-1]] if names_kind else [*words[:-1], invented])
-    return other if other.casefold() not in sentences.text else None
+    return " ".join([invented, words[-1]] if names_kind else [*words[:-1], invented])
 
 
 def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterator[str]:
     plain = without_title(row.text)
-    for group in rng.sample(INTERCHANGEABLE, len(INTERCHANGEABLE)):
+    for group in shuffled(INTERCHANGEABLE, rng):
         for words in group:
             match = re.search(rf"(?<!\w){words}(?P<plural>s?)(?!\w)", plain, re.IGNORECASE)
-            others = [other for other in group if other != words and not _occurs(other, sentences)]
+            others = [other for other in group if match and other != words and not _occurs(other, sentences)]
             if match is not None and others:
                 other = rng.choice(others)
                 other = other.capitalize() if match[0][0].isupper() else other
@@ -142,7 +142,7 @@ def _other_words(row: QuestionRow, sentences: Sentences, rng: Random) -> Iterato
 
 
 def _occurs(words: str, sentences: Sentences) -> bool:
-    """Whether any sentence contains the words: several words as they are, a single word in any of its forms."""
+    """Whether the index contains the words: several words as they are, a single word in any of its forms."""
     return words in sentences.text if " " in words else sentences.has_word(words)
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
-from data_synth.questions.index_statements import Mentions
+from data_synth.questions.index_statements import Mentions, title_key
 from data_synth.questions.question_form import QuestionRow, Step, without_title
 from graph.extract.entities import entity_key
 from graph.extract.grounding import words_of
@@ -60,7 +60,7 @@ def _reaches(mentions: Mentions, passages: Collection[int], start: str, end: str
 
 def _has_title(mentions: Mentions, name: str, passage: int) -> bool:
     data = mentions.index.data
-    return entity_key(data.document_titles[int(data.passage_document_P[passage])]) == entity_key(name)
+    return title_key(data.document_titles[int(data.passage_document_P[passage])]) == entity_key(name)
 
 
 def id_of(question: str) -> str:

@@ -10,7 +10,6 @@ from data_synth.questions.index_statements import IndexStatements, Occurrence, o
 from data_synth.questions.question_form import named_in
 from data_synth.questions.sentences import Fact, facts_of, topic_of
 from data_synth.questions.templates import Candidate, in_turn, shuffled, starts, step_at, values_at
-from graph.extract.entities import entity_key
 from graph.index.index import Index
 from graph.text.word_forms import FUNCTION_WORDS
 
@@ -30,10 +29,10 @@ _ENDING = re.compile(r"(?:ing|ies|ied|ed|es|s|d|e|y)$")
 
 
 class Sentences:
-    """The sentences of an index, searchable by word stems, with counts of capitalised and lower-case words."""
+    """The sentences of an index, searchable by word stems, with counts of capitalised and lower-case words, and the whole text of the index."""
 
     def __init__(self, index: Index) -> None:
-        data = index.data
+        data = self._data = index.data
         self._texts: list[str] = []
         self._documents: list[int] = []
         self._by_stem: defaultdict[str, set[int]] = defaultdict(set)
@@ -46,8 +45,13 @@ class Sentences:
 
     @cached_property
     def text(self) -> str:
-        """All sentences as one text, case folded."""
-        return "\n".join(self._texts).casefold()
+        """The titles and passages of the index, including headings, as one text, with its case folded and white space reduced to single spaces."""
+        texts = "\n".join([*self._data.document_titles, *self._data.passage_texts])
+        return " ".join(texts.casefold().split())
+
+    @cached_property
+    def _stems(self) -> frozenset[str]:
+        return stems_of(self.text)
 
     @cached_property
     def capitalised_counts(self) -> Counter[str]:
@@ -76,8 +80,8 @@ class Sentences:
         return False
 
     def has_word(self, word: str) -> bool:
-        """Whether any sentence contains a word in any of its forms."""
-        return bool(self._by_stem.get(stem_of(word)))
+        """Whether a title, heading or sentence contains a word in any of its forms."""
+        return stem_of(word) in self._stems
 
     def documents_with(self, stems: frozenset[str], excluding: str) -> set[int]:
         """The documents with a sentence, other than `excluding`, that contains words of all these stems; empty without stems."""
@@ -117,10 +121,10 @@ def fact_questions(statements: IndexStatements, hops: int, rng: Random) -> Itera
 
 
 def _value_questions(statements: IndexStatements, rng: Random) -> dict[int, list[Candidate]]:
-    """For each document about a single subject, the questions about the subject's dates and quantities."""
+    """The questions about the dates and quantities of each document's subject, for documents about a single subject whose title no other document has."""
     questions: dict[int, list[Candidate]] = {}
     for start in starts(statements, rng):
-        if start.document in statements.subject_names:
+        if start.document in statements.subject_names and statements.has_own_title(start.document):
             name = statements.subject_names[start.document]
             questions[start.document] = [
                 Candidate("single", value.question.replace("{}", name), value.text, ((step,),), ())
@@ -226,11 +230,14 @@ def _candidate(
     answer_stems = stems_of(f"{fact.subject} {fact.answers[0]}")
     if has_name and fact.subject and sentences.documents_with(answer_stems, occurrence.quote) - {document}:
         return None
-    if not has_name and (others or _needs_title(statements, document, fact)):
-        is_ambiguous = len(statements.mentions.documents_by_title.get(entity_key(title), ())) > 1
-        if is_ambiguous or "“" in title or "?" in title or not fact.subject or named_in(fact.answers[0], title):
+    needs_title = not has_name and (others or _needs_title(statements, document, fact))
+    if needs_title:
+        if not title or "“" in title or "?" in title or not fact.subject or named_in(fact.answers[0], title):
             return None
         question = f"{question.removesuffix('?')}, according to “{title}”?"
+    is_ambiguous = needs_title or (statements.is_qualified(document) and named_in(title, question))
+    if is_ambiguous and not statements.has_own_title(document):
+        return None
     step = step_at(statements.mentions, occurrence, fact.subject or title, fact.answers[0])
     return Candidate("single", question, fact.answers[0], ((step,),), (), fact.answers[1:])
 

@@ -16,8 +16,10 @@ from data_synth.questions.phrases import (
     Kind,
     Relation,
     Value,
+    is_about_person,
     kind_by_name,
     kind_of,
+    opens_with_subject,
     plain_title,
     predicate_of,
     relate,
@@ -46,10 +48,10 @@ class Mentions:
 
     @cached_property
     def documents_by_title(self) -> dict[str, tuple[int, ...]]:
-        """The documents with each title, by its key."""
+        """The documents with each title, by its `title_key`."""
         documents: dict[str, tuple[int, ...]] = {}
         for row, title in enumerate(self.index.data.document_titles):
-            key = entity_key(title)
+            key = title_key(title)
             documents[key] = (*documents.get(key, ()), row)
         return documents
 
@@ -61,7 +63,8 @@ class Mentions:
     def document_of(self, key: str) -> int | None:
         """The only document with this title; None if there is none or several, or if brackets in its title distinguish it from others."""
         rows = self.documents_by_title.get(key, ())
-        return rows[0] if len(rows) == 1 and "(" not in self.index.data.document_titles[rows[0]] else None
+        titles = [self.index.data.document_titles[row].strip() for row in rows]
+        return rows[0] if len(rows) == 1 and plain_title(titles[0]) == titles[0] else None
 
     def documents_mentioning(self, key: str) -> frozenset[int]:
         """The documents whose text mentions the entity; a mention in a document's title alone does not count."""
@@ -92,7 +95,7 @@ class Mentions:
         data = self.index.data
         entities = columns_of(self._passage_entity_PE, passage)
         keys = {data.entity_texts[row] for row in entities if self._documents_E[row] <= MAX_LINKING_DOCUMENTS}
-        return frozenset({*keys, entity_key(data.document_titles[int(data.passage_document_P[passage])])})
+        return frozenset({*keys, title_key(data.document_titles[int(data.passage_document_P[passage])])})
 
     def occurs_in(self, text: str, passage: int) -> bool:
         """Whether a passage contains an entity, date or number word for word, ignoring case."""
@@ -134,6 +137,15 @@ class Mentions:
     def _passages_mentioning(self, key: str) -> list[int]:
         (row,) = self.index.entity_rows([key]).tolist()
         return [] if row < 0 else columns_of(self._entity_passage_EP, row)
+
+
+def title_key(title: str) -> str:
+    """The key of a title without its parts in brackets.
+
+    >>> title_key("Fares [2023]") == title_key("Fares [2024]") == title_key("The Fares (old)")
+    True
+    """
+    return entity_key(plain_title(title))
 
 
 def columns_of(block: sp.csr_array, row: int) -> list[int]:
@@ -195,8 +207,16 @@ class IndexStatements:
     splits: dict[int, str]
 
     def title(self, document: int) -> str:
-        """A document's title without brackets."""
+        """A document's title without parts in brackets."""
         return plain_title(self.mentions.index.data.document_titles[document])
+
+    def is_qualified(self, document: int) -> bool:
+        """Whether a document's title has parts in brackets, which may distinguish it from others."""
+        return self.title(document) != self.mentions.index.data.document_titles[document].strip()
+
+    def has_own_title(self, document: int) -> bool:
+        """Whether no other document has the same title, not counting parts in brackets."""
+        return len(self.mentions.documents_by_title[title_key(self.mentions.index.data.document_titles[document])]) == 1
 
 
 def read_index(index: Index, splits: Mapping[str, str]) -> IndexStatements:
@@ -214,7 +234,7 @@ def read_index(index: Index, splits: Mapping[str, str]) -> IndexStatements:
             for occurrence, row in pairs
         ]
         relations[document] = tuple(_relations(mentions, kinds, document, predicates))
-        values[document] = tuple(_values(index, kinds[document], predicates))
+        values[document] = tuple(_values(index, titles[document], kinds[document], predicates))
     relations_to: dict[str, list[RelationStatement]] = defaultdict(list)
     for of_document in relations.values():
         for statement in of_document:
@@ -259,27 +279,28 @@ def _single_statements(index: Index) -> Iterator[tuple[Occurrence, int]]:
 
 
 def _kind(index: Index, document: int, statements: list[tuple[Occurrence, int]]) -> Kind:
-    """The type of a document's subject: from the first statement that gives it, or else the first statement, and from the text of all statements."""
+    """The type of a document's subject: from the first statement that gives it, or else the first statement, or else a title such as "Lantern (ferry)"."""
     title = index.data.document_titles[document]
-    text = " ".join(occurrence.quote for occurrence, _ in statements)
+    is_person = is_about_person([" ".join(occurrence.quote.split()) for occurrence, _ in statements], title)
     for _, row in statements:
         predicate = predicate_of(index.data.proposition_texts[row], title, Kind())
         if predicate is not None and re.match(r"(?:is|was|are|were) (?:an?|the|one of) ", predicate):
-            return kind_of(predicate, text)
-    return kind_of(statements[0][0].quote, text)
+            return kind_of(predicate, is_person)
+    kind, in_brackets = kind_of(statements[0][0].quote, is_person), re.search(r"\(([^()]+)\)$", title)
+    return kind if in_brackets is None or kind != Kind() else kind_of(f"is a {in_brackets[1]}", False)
 
 
 def _relations(
     mentions: Mentions, kinds: dict[int, Kind], document: int, predicates: list[tuple[Occurrence, int, str | None]]
 ) -> Iterator[RelationStatement]:
     data = mentions.index.data
-    title_key = entity_key(data.document_titles[document])
+    own_key = title_key(data.document_titles[document])
     for occurrence, row, predicate in predicates:
         for entity in columns_of(data.proposition_entity_NE, row) if predicate else ():
             key = data.entity_texts[entity]
             target = mentions.document_of(key)
             specific = target is not None or (" " in key and not any(map(str.isdigit, key)))
-            if key == title_key or not specific or len(mentions.documents_by_title.get(key, ())) > 1:
+            if key == own_key or not specific or len(mentions.documents_by_title.get(key, ())) > 1:
                 continue
             other = kind_by_name(key) if target is None else kinds.get(target, Kind())
             relation = relate(predicate or "", key, kinds[document], other)
@@ -288,11 +309,14 @@ def _relations(
                 yield RelationStatement(occurrence, match[0], key, relation)
 
 
-def _values(index: Index, kind: Kind, predicates: list[tuple[Occurrence, int, str | None]]) -> Iterator[ValueStatement]:
+def _values(
+    index: Index, title: str, kind: Kind, predicates: list[tuple[Occurrence, int, str | None]]
+) -> Iterator[ValueStatement]:
     """The values of a document, each attribute once; attributes with different values, or a value that is not in the quote, are left out."""
     found: dict[str, list[ValueStatement]] = defaultdict(list)
-    for occurrence, row, predicate in predicates:
-        for value in values_of(index.data.proposition_texts[row], predicate, kind):
+    for at, (occurrence, row, predicate) in enumerate(predicates):
+        text = index.data.proposition_texts[row]
+        for value in values_of(text, predicate, kind, opens_with_subject(text, title, is_first=at == 0)):
             found[value.attribute].append(ValueStatement(occurrence, value))
     for statements in found.values():
         first = statements[0]

@@ -1,7 +1,7 @@
 """The rows of `modegraph synth questions`: by rules, or by a model if one is given."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -47,28 +47,43 @@ def question_rows(
     judge: LanguageModel | None,
     settings: RetrieveSettings,
 ) -> Iterator[QuestionRow | Dropped]:
-    """The questions, and a Dropped for each unusable question of the writer. UserError if there is no usable one; it quotes an unusable reply, if any."""
-
-    def find(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
-        return [rank_excerpts(evidence, settings.top_k) for evidence in retrieve_many(index, questions, settings)]
-
-    rows: Iterable[QuestionRow | Dropped]
-    if writer is None:
-        rows = template_questions(index, spec.count, spec.hops, spec.seed, spec.unanswerable)
-    else:
-        splits = spread_documents(index.sources(), spec.seed)
-        alone = spec.hops == (1,)
-        materials = sentences_in_turn(index, spec.seed) if alone else article_groups(index, spec.seed, splits)
-        writers = Writers(writer, judge, find, partial(names_document, index=index))
-        candidates = model_questions(materials, writers, spec.count, spec.hops, splits)
-        rows = track(candidates, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
+    """The `candidate_rows`. UserError if no question is usable; it quotes an unusable reply, if any."""
     count, dropped = 0, []
-    for row in rows:
+    for row in candidate_rows(index, spec, writer, judge, settings):
         count += isinstance(row, QuestionRow)
         dropped += [row] if isinstance(row, Dropped) else []
         yield row
     if not count:
         raise _nothing_made(index, spec, writer, dropped)
+
+
+def candidate_rows(
+    index: Index,
+    spec: QuestionSpec,
+    writer: LanguageModel | None,
+    judge: LanguageModel | None,
+    settings: RetrieveSettings,
+) -> Iterator[QuestionRow | Dropped]:
+    """The questions, and a Dropped for each unusable question of the writer."""
+
+    def find(questions: Sequence[str]) -> list[tuple[Excerpt, ...]]:
+        return [rank_excerpts(evidence, settings.top_k) for evidence in retrieve_many(index, questions, settings)]
+
+    if writer is None:
+        return template_questions(index, spec.count, spec.hops, spec.seed, spec.unanswerable)
+    splits = spread_documents(index.sources(), spec.seed)
+    articles = _articles(spec)
+    materials = (
+        article_groups(index, spec.seed, splits, articles) if articles > 1 else sentences_in_turn(index, spec.seed)
+    )
+    writers = Writers(writer, judge, find, partial(names_document, index=index))
+    candidates = model_questions(materials, writers, spec.count, spec.hops, splits)
+    return track(candidates, "questions", spec.count, lambda row: isinstance(row, QuestionRow))
+
+
+def _articles(spec: QuestionSpec) -> int:
+    """The minimum number of articles that a writer is shown: one for questions about one sentence, several for questions of several hops."""
+    return 1 if spec.hops == (1,) else max(MIN_ARTICLES, min(spec.hops))
 
 
 def _nothing_made(
@@ -81,10 +96,13 @@ def _nothing_made(
             "use a larger model, or none: then rules make the questions",
         )
     if writer is not None:
+        articles = _articles(spec)
         return UserError(
             f"{index.folder}: {writer.name} can write no questions about this index",
-            f"sentences of {MIN_WORDS} words or more, or for several hops {MIN_ARTICLES} documents that share a topic or an entity",
-            "index more documents, or give --hops 1",
+            f"{articles} documents that share a topic or an entity"
+            if articles > 1
+            else f"sentences of {MIN_WORDS} words or more",
+            "index more documents, or give --hops 1" if articles > 1 else "index more documents",
         )
     return UserError(
         f"{index.folder}: no question can be made with --hops {' or '.join(map(str, spec.hops))}",

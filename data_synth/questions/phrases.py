@@ -3,15 +3,18 @@
 All functions work on text alone. `{}` in a phrase is a slot for the description of an entity."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from data_synth.questions.words import PEOPLE, THINGS, opens_with_verb, past_of
+from data_synth.questions.words import BY_PARTICIPLE, BY_PAST, PEOPLE, PHRASE_STOPS, THINGS, opens_with_verb, past_of
 from graph.extract.entities import MONTHS
 
 MAX_CLAUSE_WORDS = 14
 _BRACKETED = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
-_UNCLEAN = re.compile(r"[,;:\"“”()\[\]{}—–]| (?:that|which|who|whose|where|when|because|but|although|it|he|she|they) ")
+_UNCLEAN = re.compile(
+    r"[,;:\"“”()\[\]{}—–]|\w{3}\. [A-Z]| (?:that|which|who|whose|where|when|because|but|although|it|he|she|they) "
+)
 _ENDS_PHRASE = re.compile(
     r"\.?$|[.,;](?: |$)(?!(?:and |or )?(?:the )?[A-Z\"“])| (?:and|but|or) (?=[a-z])(?!(?:the|a|an|his|her|its|their)\b)"
     r"| (?:in|on|at|for|with|from|to|by|who|which|where|as|until|since|during|when|while|after|before|about|near) "
@@ -63,18 +66,45 @@ class Relation:
     backward_question: str
 
 
-def kind_of(predicate: str, text: str) -> Kind:
-    """The type of an entity, from its first predicate ("is a 1925 western film directed by …") and the whole text about it.
+def kind_of(predicate: str, is_person: bool) -> Kind:
+    """The type of an entity, from a predicate ("is a 1925 western film directed by …"), or else from `is_person`, the result of `is_about_person`.
 
-    >>> kind_of("is a tributary of the Tamar", ""), kind_of("was a shipwright", "She was born in Tarn.").person
+    >>> kind_of("is a tributary of the Tamar", False), kind_of("was a shipwright", False).person
     (Kind(noun='tributary', person=False), True)
     """
     match = _IS_A.search(predicate)
     heads = [part.split()[-1].casefold() for part in match["phrase"].split(" and ")] if match else []
     if PEOPLE.isdisjoint(heads) and heads and heads[0] in THINGS:
         return Kind(heads[0])
-    is_person = not PEOPLE.isdisjoint(heads) or re.search(r"\b(?:[Hh]e|[Ss]he|born)\b", text)
-    return Kind("person", True) if is_person else Kind()
+    return Kind("person", True) if is_person or not PEOPLE.isdisjoint(heads) else Kind()
+
+
+def is_about_person(sentences: Sequence[str], title: str) -> bool:
+    """Whether a sentence opens with the subject of a document and states its birth, or the next sentence calls it "he" or "she".
+
+    >>> is_about_person(["Ada Low sailed home.", "She was tired."], "Ada Low"), is_about_person(["Tarn sleeps.", "Here Ada was born."], "Tarn")
+    (True, False)
+    """
+    born = re.compile(rf"{re.escape(plain_title(title))}(?: \(.*?\))? was born\b")
+    for at, (sentence, following) in enumerate(pairwise([*sentences, ""])):
+        is_subject = opens_with_subject(sentence, title, is_first=at == 0)
+        if is_subject and not sentence.startswith("The ") and re.match(r"(?:He|She|His|Her) ", following):
+            return True
+        if born.match(sentence) or (is_subject and _BORN.match(sentence)):
+            return True
+    return False
+
+
+def opens_with_subject(sentence: str, title: str, is_first: bool) -> bool:
+    """Whether a sentence opens with the name in a document's title; in the first sentence of the document, the name may be longer.
+
+    >>> opens_with_subject("Ada Low (born 1901) bakes.", "Ada Low", False), opens_with_subject("Ada Mary Low bakes.", "Ada Low", True)
+    (True, True)
+    """
+    match = re.match(rf"{_NAMED}(?![^\W_])", sentence)
+    words = match["name"].replace(",", "").split() if match else []
+    titled = plain_title(title).partition(",")[0].split()
+    return titled != [] and (words == titled or (is_first and "and" not in words and set(titled) <= set(words)))
 
 
 def kind_by_name(name: str) -> Kind:
@@ -83,8 +113,8 @@ def kind_by_name(name: str) -> Kind:
     >>> kind_by_name("Gumma Rural District").noun, kind_by_name("Tarn").noun
     ('district', '')
     """
-    head = name.partition(" of ")[0].split()[-1].casefold()
-    return Kind(head) if " " in name and head in THINGS else Kind()
+    words = name.partition(" of ")[0].casefold().split()
+    return Kind(words[-1]) if " " in name and words and words[-1] in THINGS else Kind()
 
 
 def plain_title(title: str) -> str:
@@ -185,27 +215,40 @@ def _apposition(before: str) -> tuple[str, Kind] | None:
 _DAY = rf"(?:\d{{1,2}} (?:{MONTHS}),? \d{{4}}|(?:{MONTHS}) \d{{1,2}}, \d{{4}})"
 _WHEN = rf"(?P<when>{_DAY}|(?:{MONTHS}) \d{{4}}|[12]\d{{3}})(?![\d–-])"
 _NAMED = (
-    r"^(?:[^():]{1,60}: )?(?:(?:(?![a-z])[^\W\d_][^\s()]*|of|the|and|de|la|le|du|van|von|der|di|da|bin|al|y)\s?){1,9}"
+    r"^(?:[^():]{1,60}: )?"
+    r"(?P<name>(?:(?:(?![a-z])[^\W\d_][^\s()]*+|of|the|and|de|la|le|du|van|von|der|di|da|bin|al|y)\s?){1,9})"
 )
 _BORN = re.compile(rf"{_NAMED}\((?:[^()]*\b)?born(?: on| in)? {_WHEN}")
 _LIVED = re.compile(
     rf"{_NAMED}\((?P<first>{_DAY}|[12]\d{{3}})[^()–—]*? ?[–—-] ?(?:[^()\d]*?)(?P<last>{_DAY}|[12]\d{{3}})\b"
 )
-_LIFE = re.compile(rf"(?:was )?(?P<event>born|died)(?: (?:(?!born|died)[^,;0-9]){{1,40}}?)?,? (?:on|in) {_WHEN}")
-_EVENT = re.compile(rf"(?:was|were) (?P<event>[a-z-]+)(?: (?:by|in|at|near|on) [^,;0-9]{{1,40}}?)? (?:in|on) {_WHEN}")
+_VERBS = "|".join(sorted(word for word in {*BY_PAST, *BY_PARTICIPLE} if not word.endswith("ed")))
+_PLACED = (
+    rf"(?: (?!(?:{_VERBS}|[a-z]+ed|and|but|or|then|who|whom|whose|which|that|where|when|while|as|after|before|since|until)\b)"
+    r"[^\s.,;0-9]+){1,7}?"
+)
+"""Up to seven words between an event and its date, such as a place, without a verb or conjunction, after which the date would belong to another event."""
+_LIFE = re.compile(rf"(?:was )?(?P<event>born|died)(?:{_PLACED})?,? (?:on|in) {_WHEN}")
+_EVENT = re.compile(rf"(?:was|were) (?P<event>[a-z-]+)(?:(?= (?:by|in|at|near|on) ){_PLACED})? (?:in|on) {_WHEN}")
 _WORK = re.compile(
     r"is an? (?:[a-z]+ )?(?P<when>[12]\d{3}) (?:[^,;.()]*? )?"
     r"(?P<noun>film|song|album|novel|book|single|play|drama|comedy)\b"
 )
+_UNIT = (
+    rf"(?:(?:square|cubic|nautical|thousand|million|billion) )?(?!(?:{'|'.join(sorted(PHRASE_STOPS))}|according|[a-z]+ed|[a-z]+ing)\b)"
+    r"[a-zA-Z]+[23²³]?(?![\w²³])"
+)
 _MEASURE = re.compile(
-    r"\b(?P<what>population|length|height|area|elevation|altitude|depth|width|capacity|weight)(?: of| was| is| reaches)"
-    r"(?: (?:about|around|approximately|some))? (?P<value>\d[\d,.]*\d|\d)"
-    r"(?P<unit>\s(?:(?:square|cubic|nautical) )?(?!in\b|at\b|and\b|as\b|by\b)[a-zA-Z²³]+)?"
+    r"(?:(?:has|had|covers|covered|occupies|occupied|reaches|(?:is|was|lies|lay|sits|stands|stood)(?: located| situated)? at|(?:rises|rose) to)|"
+    r"(?:is|was) (?:an?|the) (?:(?!(?:an?|with|that|which|who|whose|where)\b)[^\s,;:]+ )+?with) an? (?:(?:total|maximum|average|surface|seating) )?"
+    r"(?P<what>population|length|height|area|elevation|altitude|depth|width|capacity|weight) of"
+    rf"(?: (?:about|around|approximately|some))? (?P<value>(?>\d[\d,.]*\d|\d))(?! ?\d)(?P<unit> ?{_UNIT})?(?!\w)"
 )
+"""A measure of the subject itself: directly after the verb, or after "is a village in Tarn with"."""
 _SIZE = re.compile(
-    r"\bis (?:about |some )?(?P<value>\d[\d,.]*) ?(?P<unit>[a-zA-Z]+) (?P<what>long|high|tall|wide|deep)\b"
+    r"is (?:about |some )?(?P<value>\d[\d,.]*)(?P<unit> ?[a-zA-Z]+) (?P<what>long|high|tall|wide|deep)\b"
 )
-_AMOUNT = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|0\.\d+|\d+(?:\.(?!\d{3}$)\d+)?")
+_AMOUNT = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|0\.\d+|\d+(?:\.(?!\d{3}$)\d+)?")
 _LARGER = {"long": "longer", "high": "higher", "tall": "taller", "wide": "wider", "deep": "deeper"}
 _NO_EVENTS = frozenset(["born", "named", "called", "known"])
 _MONTH_NUMBERS = {month: number for number, month in enumerate(MONTHS.split("|"), start=1)}
@@ -227,19 +270,19 @@ class Value:
     larger: str
 
 
-def values_of(text: str, predicate: str | None, kind: Kind) -> Iterator[Value]:
-    """The dates and quantities that a sentence states about an entity; `text` is the whole sentence, including brackets.
+def values_of(text: str, predicate: str | None, kind: Kind, is_named: bool) -> Iterator[Value]:
+    """The dates and quantities of a document's subject that a sentence states.
 
-    A person's dates are read only from brackets, or from a predicate that begins with "was born", "born" or "died".
+    `text` is the whole sentence, including brackets, `predicate` its `predicate_of`, and `is_named` the result of `opens_with_subject`.
+    A person's dates are read only from brackets after the subject's name, or from a predicate that begins with "was born", "born" or "died".
 
-    >>> [value.text for value in values_of("Ada (4 May 1850 – 1931) was a shipwright.", None, Kind("person", True))]
+    >>> [value.text for value in values_of("Ada (4 May 1850 – 1931) was a baker.", "was a baker.", Kind("person", True), True)]
     ['4 May 1850', '1931']
-    >>> list(values_of("Ada was born in Tarn and died in 1931.", "was born in Tarn and died in 1931.", Kind("person", True)))
+    >>> list(values_of("Ada was born in Tarn and died in 1931.", "was born in Tarn and died in 1931.", Kind("person", True), True))
     []
     """
-    text = re.sub(r"\(\s+", "(", " ".join(text.split()))
     if kind.person:
-        yield from _life(text, predicate or "")
+        yield from _life(re.sub(r"\(\s+", "(", " ".join(text.split())) if is_named else "", predicate or "")
     elif predicate is not None:
         if work := _WORK.match(predicate):
             yield _date(work["when"], "came out", "did {} come out", f"Which {kind.noun or 'one'} came out")
@@ -247,7 +290,7 @@ def values_of(text: str, predicate: str | None, kind: Kind) -> Iterator[Value]:
         if event and past_of(event["event"]) and event["event"] not in _NO_EVENTS:
             name = event["event"]
             yield _date(event["when"], f"was {name}", f"was {{}} {name}", f"Which was {name}")
-    yield from _measures(text)
+    yield from _measures(predicate or "")
 
 
 def _life(text: str, predicate: str) -> Iterator[Value]:
@@ -276,23 +319,24 @@ def _date(when: str, attribute: str, question: str, comparison: str) -> Value:
     )
 
 
-def _measures(text: str) -> Iterator[Value]:
-    measures = list(_MEASURE.finditer(text))
-    if len(measures) == 1:
-        what = measures[0]["what"]
+def _measures(predicate: str) -> Iterator[Value]:
+    if measure := _MEASURE.match(predicate):
+        what = measure["what"]
         comparisons = f"Which has the smaller {what}", f"Which has the larger {what}"
-        yield from _size(measures[0], f"What is the {what} of {{}}?", *comparisons)
-    if size := _SIZE.search(text):
+        yield from _size(measure, f"What is the {what} of {{}}?", *comparisons)
+    if size := _SIZE.match(predicate):
         what = size["what"]
         yield from _size(size, f"How {what} is {{}}?", f"Which is less {what}", f"Which is {_LARGER[what]}")
 
 
 def _size(match: re.Match[str], question: str, smaller: str, larger: str) -> Iterator[Value]:
-    number, unit = match["value"].rstrip(".,"), (match["unit"] or "").strip()
+    number, unit = match["value"].rstrip(".,"), match["unit"] or ""
     amount = amount_of(number)
     if amount is not None:
-        text, attribute = f"{number} {unit}".strip(), f"{match['what']} {unit}"
-        yield Value(text, amount, attribute, question, f"{smaller}, {{}} or {{}}?", f"{larger}, {{}} or {{}}?")
+        attribute = f"{match['what']} {unit.strip()}"
+        yield Value(
+            f"{number}{unit}", amount, attribute, question, f"{smaller}, {{}} or {{}}?", f"{larger}, {{}} or {{}}?"
+        )
 
 
 def amount_of(number: str) -> float | None:

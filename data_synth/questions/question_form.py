@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from data_synth.rows import Form, split_problems
+from data_synth.texts import count_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -162,7 +163,8 @@ QUESTIONS = Form(
     about=(
         "Questions over one document or several (HLG §5). `passage_ids` are the passages that an answer needs, `evidence` "
         "their sentences, in the order of the hops; `bridges` are the intermediate names, which the question does not mention. "
-        "Questions without answers are those that the documents do not answer; `near` has the sentences of the answerable question from which each was made. "
+        "Questions without answers are those that the documents do not answer; `near` contains the sentences of the "
+        "answerable question from which each was made. "
         "All questions about a document are in one split."
     ),
     to_json=question_to_json,
@@ -170,6 +172,6 @@ QUESTIONS = Form(
     schema=question_schema,
     problems=question_problems,
     counts=lambda row: {"kind": row.kind, "hops": str(row.hops)},
-    lengths=lambda row: {"question": len(row.text.split()), "answer": len("".join(row.answers[:1]).split())},
+    lengths=lambda row: {"question": count_words(row.text), "answer": count_words("".join(row.answers[:1]))},
     texts=lambda row: (row.text,),
 )

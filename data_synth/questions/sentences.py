@@ -52,6 +52,10 @@ _HEADED = re.compile(
     r"\b(?P<again>[^\W\d_][\w-]*(?: \w+){0,3}) (?i:(?P=again))\b"
 )
 """A heading that runs into its sentence: a capitalised article, pronoun or conjunction inside it ("Layers of the wall The wall has two"), or repeated words."""
+_TWO_SENTENCES = re.compile(
+    r"\b(?!(?:Mrs?|Ms|Dr|Prof|St|Capt|Col|Gen|Lt|Rev|Hon|Mt|Ft|No|[A-Z])\.)\w+\. [A-Z]|\. (?:The|An?|It|He|She|They|In|On|At)\b"
+)
+"""The end of a sentence, which may follow an abbreviation, before the start of another."""
 _BRACKETED = re.compile(r"\s*(?:\([^()]*\)|\[[^\[\]]*\])")
 _BOUNDARY = re.compile(
     r";|:(?!\d)|, | [–—] | (?:but|which|who|whom|whose|that|because|although|though|while|whereas|so|than) "
@@ -60,7 +64,10 @@ _CONDITION = re.compile(r" (?:if|when|unless|where|after|before|until|once|as) "
 
 _SMALL = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|eighteen"
 _TENS = "twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
-_NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+|\d+(?:\.\d+)?|{_SMALL}|(?:{_TENS})(?:-(?:one|{_SMALL}))?)"
+_SCALE = "hundred|thousand|million|billion|trillion"
+_NUMBER = rf"(?:(?:\d{{1,3}}(?:,\d{{3}})+|\d+(?:\.\d+)?|{_SMALL}|(?:{_TENS})(?:-(?:one|{_SMALL}))?)(?: (?:{_SCALE}))?)"
+_SUM = rf"(?<!\w)(?>[£$€]\d+(?:,\d+)*(?:\.\d+)?(?: ?(?:{_SCALE}|bn|[mkMK])\b)?)(?!\w)"
+"""An amount of money."""
 _APPROXIMATE = "about|around|approximately|roughly|nearly|almost|at least|at most|up to|no more than|more than|over|only|just|exactly"
 _PLAIN_NUMBER = frozenset(["", "only", "just", "exactly"])
 _HOUR = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -81,7 +88,7 @@ _TIMES = {"day": _DAY, "ordinal": _ORDINAL, "month": _MONTH, "year": _YEAR, "wee
 _WHEN = rf"(?:{'|'.join(_TIMES.values())})"
 _RANGE = re.compile(rf"\b(?P<answer>(?:from|between) {_WHEN} (?:to|until|till|and) {_WHEN})")
 _AT = re.compile(
-    rf"\b(?P<prep>in|on|at|by|before|after|since|until|from) (?P<answer>{_WHEN})(?!\w)(?! ?(?:to|until|till|or|–|-) ?{_WHEN})"
+    rf"\b(?P<prep>in|on|at|by|before|after|since|until|from) (?P<answer>(?>{_WHEN}))(?!\w)(?! ?(?:to|until|till|or|–|-) ?{_WHEN})"
     rf"(?P<more> and {_WHEN})?"
 )
 _OFTEN = re.compile(
@@ -94,18 +101,18 @@ _SOON = re.compile(r"\bwithin (?P<answer>(?:an?|one) (?:hour|day|week|fortnight|
 _PERCENT = re.compile(rf"(?P<answer>{_NUMBER} ?(?:%|per cent\b|percent\b))(?: of (?P<of>[^,]+))?")
 _MONEY = re.compile(
     rf"(?:(?P<prep>for|after|with|at|to|up to|over) )??(?:(?P<about>{_APPROXIMATE}) )?"
-    r"(?P<answer>[£$€]\d[\d,]*(?:\.\d+)?(?: (?:million|billion))?)"
+    rf"(?P<answer>{_SUM})"
 )
 _COUNT = re.compile(
     r"(?<![\w.,:£$€%-])(?:(?P<prep>for|within|after|in|by|with|at|to|on|from|before|into|under|between) )??"
-    rf"(?:(?P<about>{_APPROXIMATE}) )?(?P<answer>{_NUMBER})(?![\d:.,]*\d)(?![-–%\w]) (?=[a-z])"
+    rf"(?:(?P<about>{_APPROXIMATE}) )?(?P<answer>{_NUMBER})(?![\d:.,]*\d)(?![-–%\w]) (?=[a-z])(?!(?:one|{_SMALL}|{_TENS}|{_SCALE})\b)"
 )
 _SIZE = re.compile(
     rf"(?:(?:{_APPROXIMATE}) )?(?P<answer>{_NUMBER} [a-z]+) (?P<what>long|high|tall|wide|deep|thick|old)\b(?P<after>.*)"
 )
 _FAR = re.compile(rf"(?:(?:{_APPROXIMATE}) )?(?P<answer>{_NUMBER} (?:km|kilometres|miles|metres|m)) (?P<after>from .+)")
 _AMOUNT = re.compile(
-    rf"(?:(?:set at|limited to|{_APPROXIMATE}) )*(?P<answer>(?:[£$€]\d[\d,]*(?:\.\d+)?|{_NUMBER} ?(?:%|per cent|percent)|"
+    rf"(?:(?:set at|limited to|{_APPROXIMATE}) )*(?P<answer>(?:{_SUM}|{_NUMBER} ?(?:%|per cent|percent)|"
     rf"{_NUMBER} [a-z]+(?: [a-z]+)??))(?P<after>(?: (?:per|a|an|each|for|in|on|at|from|of|during|after|before|within) .+)?)"
 )
 _CODE = re.compile(r"(?P<answer>[\w.+-]+@[\w-]+\.[\w.-]+|\d[\d ]{1,}\d)")
@@ -223,7 +230,8 @@ def topic_of(sentence: str, is_name: IsName) -> tuple[str, str] | None:
 def plain_sentence(sentence: str) -> str | None:
     """A sentence without emphasis, parts in brackets and its full stop; None for anything but a plain statement."""
     text = " ".join(re.sub(r"\*\*|`", "", _BRACKETED.sub("", sentence)).split())
-    if not text.endswith(".") or _NOT_PROSE.search(text) or _HEADED.search(text) or not 4 <= len(text.split()) <= 45:
+    unclear = (_NOT_PROSE, _HEADED, _TWO_SENTENCES)
+    if not text.endswith(".") or any(one.search(text) for one in unclear) or not 4 <= len(text.split()) <= 45:
         return None
     return text.removesuffix(".")
 
@@ -396,10 +404,12 @@ def _facts(clause: Clause) -> Iterator[Fact]:
 def _rest_without(clause: Clause, match: re.Match[str], further: str = "", is_object: bool = False) -> str | None:
     """The rest of a clause without a match in it; None if that leaves no well-formed question.
 
-    `further` is a pattern that must not follow after "and" or a comma: half of a list is not an answer.
+    Half of a list is not an answer: neither "or" nor the end of a range ("to 8") may follow, nor the pattern `further` after "and" or a comma.
     """
     before, after = clause.rest[: match.start()].strip(), clause.rest[match.end() :]
     following = after + clause.then
+    if re.match(r",? or\b| ?(?:to|–|-) ?[£$€]?\d", following):
+        return None
     if further and re.match(rf"(?:,| and| or|, and|, or|–|-) ?(?:{further})", following):
         return None
     after = _to_next_clause(after)
@@ -445,6 +455,8 @@ def _noun_phrase(text: str) -> str | None:
     """A name or a noun phrase with an article at the start of a text; None if there is neither."""
     stops = "|".join(PHRASE_STOPS)
     name = re.match(rf"{_NAME}(?P<after>(?: (?!(?:{stops})\b)[a-z]+)*)", text)
+    if name is not None and re.match(r" \d", text[name.end() :]):
+        return None
     if name is not None and not re.match(r"(?:the|an?) [a-z]", text):
         return name[0] if name[0].startswith("the ") or not name["after"] else None
     words = []
@@ -525,7 +537,7 @@ def _time_question(prep: str, when: str) -> str:
 def _amounts(clause: Clause) -> Iterator[Fact]:
     verb = clause.verb.base if clause.verb else ""
     if verb in _AMOUNT_QUESTIONS:
-        match = re.match(rf"(?:(?:{_APPROXIMATE}) )?(?P<answer>[£$€]\d[\d,.]*\d*|{_NUMBER} [a-z]+)", clause.rest)
+        match = re.match(rf"(?:(?:{_APPROXIMATE}) )?(?P<answer>{_SUM}|{_NUMBER} [a-z]+)", clause.rest)
         is_duration = match is not None and match["answer"].split()[-1] in TIME_UNITS
         rest = _rest_without(clause, match, further=_NUMBER, is_object=True) if match is not None else None
         is_complete = verb in ("weigh", "cost", "last") or not rest
@@ -671,7 +683,7 @@ def _receivers(clause: Clause) -> Iterator[Fact]:
         return
     participles = (BY_PARTICIPLE[word].base for word in clause.rest.split() if word in BY_PARTICIPLE)
     verbs = [clause.verb.base if clause.verb else "", *participles]
-    rest = _rest_without(clause, _match_at(match, f"{match['prep']} {answer}"), further=_CAPITAL)
+    rest = _rest_without(clause, _match_at(match, f"{match['prep']} {answer}"), further=rf"{_CAPITAL}|the |an? ")
     continues = match["answer"][len(answer) :].startswith(" of")
     if rest is not None and not TRANSFER_VERBS.isdisjoint(verbs) and not continues:
         yield clause.fact(f"{match['prep']} whom", rest, answer)
@@ -720,7 +732,7 @@ def _places(clause: Clause) -> Iterator[Fact]:
     verb = clause.verb or (BY_PARTICIPLE.get(participle) if clause.auxiliary in BE | MODALS else None)
     match = _WHERE.search(clause.rest)
     season = r"(?:the )?(?:Spring|Summer|Autumn|Fall|Winter)\b"
-    if match is None or re.match(rf"{_WHEN}|{season}|{_NAME} \d", match["answer"]):
+    if match is None or re.match(rf"{_WHEN}|{season}|{_NAME} \d", clause.rest[match.start("answer") :]):
         return
     before = clause.rest[: match.start()].split()
     answer, _ = _split_at(match["answer"], _PLACE_END)

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from random import Random
 
 from data_synth.questions.index_statements import IndexStatements, Occurrence
+from data_synth.questions.phrases import amount_of
 from data_synth.questions.question_form import named_in
 from data_synth.questions.templates import Candidate, in_turn, shuffled, step_at
-from graph.extract.entities import entity_key
-from graph.text.sentences import split_units
+from graph.text.sentences import Cells, Unit, split_units
 
 MAX_VALUE_WORDS = 8
 _NO_NOUN = re.compile(
     r"\b(?:by|at|from|to|in|on|of|until|since|when|who|where|how|built|made|won|lost|sold|sent|paid|held|due|spent|\w+ed|\w+ing)$"
 )
-_NUMBER = re.compile(r"(?P<number>-?\d+(?:,\d{3})*(?:\.\d+)?)(?P<unit>(?: ?[^\d\s]\S*)?)")
+_NUMBER = re.compile(r"(?P<sign>-?)(?P<number>\d[\d,.]*)(?P<unit>(?: ?[^\W\d_]\S*| ?[%‰°€£$]\S*)?)")
+_YEAR, _YEARS_HEADER = re.compile(r"1\d{3}|20\d\d"), re.compile(r"^year\b|(?<!per )\byear$")
+_TOTAL = re.compile(
+    r"\b(?:sub-?totals?|totals?|sum|averages?|mean|median|all|overall|combined|others?|rest)\b", re.IGNORECASE
+)
+"""Names of rows that summarise other rows."""
 _EMPTY_CELLS = frozenset({"", "-", "–", "—", "n/a", "?"})
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The rows of a table in one passage, all with the same headers."""
+    """The rows of a table in one passage, without those that summarise others."""
 
     document: int
     passage: int
@@ -34,43 +38,71 @@ class _Table:
     headers: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """The text of each row and its cells, "" for an empty one."""
+    is_regular: bool
+    """Whether the headers are distinct and not empty, and a row has a cell under each; otherwise the headers may not be in the order of the table."""
 
 
 def table_questions(statements: IndexStatements, hops: int, rng: Random) -> Iterator[Candidate]:
     """Questions that one row of a table or the whole table answers, alternating between documents; none unless `hops` is 1."""
     by_document: defaultdict[int, list[Candidate]] = defaultdict(list)
-    maker = _QuestionMaker(statements)
-    for table in _tables(statements) if hops == 1 else ():
+    tables = list(_tables(statements)) if hops == 1 else []
+    maker = _QuestionMaker(statements, tables)
+    for table in tables:
         by_document[table.document] += maker.questions(table, rng)
     turns = [shuffled(by_document[document], rng) for document in shuffled(sorted(by_document), rng)]
     yield from in_turn(turns)
 
 
 def _tables(statements: IndexStatements) -> Iterator[_Table]:
-    """The tables of two rows and two columns or more, with distinct headers, in documents whose title no other document has."""
+    """The tables, or their parts in each passage, of the documents whose title no other document has."""
     index = statements.mentions.index
     data = index.data
     for passage in range(len(data.passage_ids)):
         text, document = data.passage_texts[passage], int(data.passage_document_P[passage])
         title = statements.title(document)
-        if "|" not in text or not title or "“" in title:
+        if "|" not in text or not title or "“" in title or not statements.has_own_title(document):
             continue
-        if len(statements.mentions.documents_by_title.get(entity_key(title), ())) > 1:
-            continue
-        rows = (unit for unit in split_units(text, index.passage(passage).header) if unit.cells)
-        for _, units in groupby(rows, key=lambda unit: unit.cells[0][0]):
-            table = list(units)
-            headers = max((tuple(header for header, _ in unit.cells) for unit in table), key=len)
-            cells = tuple((unit.text, tuple(dict(unit.cells).get(header, "") for header in headers)) for unit in table)
-            if len(table) > 1 < len(headers) == len(set(headers)) and all(headers):
-                yield _Table(document, passage, title, headers, cells)
+        for units in _adjacent_rows(text, index.passage(passage).header):
+            longest = max(units, key=lambda unit: len(unit.cells))
+            headers = tuple(dict.fromkeys(header for unit in (longest, *units) for header, _ in unit.cells))
+            cells = ((unit.text, tuple(dict(unit.cells).get(header, "") for header in headers)) for unit in units)
+            rows = tuple((line, row) for line, row in cells if not _TOTAL.search(row[0]))
+            is_regular = all(headers) and len(longest.cells) == len(headers)
+            yield _Table(document, passage, title, headers, rows, is_regular)
+
+
+def _adjacent_rows(text: str, header: Cells) -> Iterator[list[Unit]]:
+    """The rows of each table of a passage; the header of the next table separates two tables."""
+    rows: list[Unit] = []
+    for unit in (unit for unit in split_units(text, header) if unit.cells):
+        if rows and text[rows[-1].end : unit.start].strip():
+            yield rows
+            rows = []
+        rows.append(unit)
+    if rows:
+        yield rows
 
 
 class _QuestionMaker:
-    """Makes questions about tables. A header counts as a noun if its last word occurs in lower case in the index and does not match _NO_NOUN."""
+    """Makes questions about tables, each with only one answer in its document.
 
-    def __init__(self, statements: IndexStatements) -> None:
+    A header counts as a noun if its last word occurs in lower case in the index and does not match _NO_NOUN.
+    """
+
+    def __init__(self, statements: IndexStatements, tables: Sequence[_Table]) -> None:
         self._statements = statements
+        self._rows: Counter[tuple[int, str]] = Counter()
+        """The number of rows by document and column, in all passages."""
+        self._cells: Counter[tuple[int, str, str]] = Counter()
+        """The number of rows by document, column and cell."""
+        self._keyed: Counter[tuple[int, str, str]] = Counter()
+        """The number of rows by document, column and the first cell of the row."""
+        for table in tables:
+            for _, cells in table.rows:
+                for header, cell in zip(table.headers, cells, strict=True):
+                    self._rows[table.document, name_of(header)] += 1
+                    self._cells[table.document, name_of(header), cell] += 1
+                    self._keyed[table.document, name_of(header), cells[0]] += 1
 
     @cached_property
     def _lower_case(self) -> frozenset[str]:
@@ -78,16 +110,15 @@ class _QuestionMaker:
         return frozenset(word for text in texts for word in re.findall(r"(?<!\w)[a-z]+", text))
 
     def questions(self, table: _Table, rng: Random) -> Iterator[Candidate]:
-        """For each row, a question that asks for one random cell, if that is short and not empty; for each column after the first whose header is a noun,
-        questions that ask for the row with a given value and for the rows with the largest and the smallest number. No questions if a cell of the
-        first column occurs twice or is long."""
-        keys = [cells[0] for _, cells in table.rows]
-        if len(set(keys)) < len(keys) or any(len(key.split()) > MAX_VALUE_WORDS for key in keys):
+        """For each row, a question that asks for one random cell, if the cell is short and not empty; for each column after the first whose header is a noun,
+        questions that ask for the row with a given value and for the rows with the largest and the smallest number."""
+        if not self._is_usable(table):
             return
         for line, cells in table.rows:
             column = rng.randrange(1, len(cells))
-            value = cells[column]
-            if value not in _EMPTY_CELLS and len(value.split()) <= MAX_VALUE_WORDS and cells[0] not in value:
+            value, is_unique = cells[column], self._keyed[table.document, name_of(table.headers[column]), cells[0]] == 1
+            is_short = len(value.split()) <= MAX_VALUE_WORDS
+            if is_unique and value not in _EMPTY_CELLS and is_short and cells[0] not in value:
                 key = cells[0] if any(map(str.isalpha, cells[0])) else f"{name_of(table.headers[0])} {cells[0]}"
                 text = rng.choice(self._cell_questions(table.headers[column], key))
                 yield self._candidate(table, line, text, value)
@@ -95,6 +126,14 @@ class _QuestionMaker:
             if column and self._is_noun(header):
                 yield from self._row_of_cell(table, column, rng)
                 yield from self._extremes(table, column)
+
+    def _is_usable(self, table: _Table) -> bool:
+        """Whether a table has at least two rows and two columns, with a different short text in the first cell of each row."""
+        keys, column = [cells[0] for _, cells in table.rows], name_of(table.headers[0])
+        is_large = min(len(keys), len(table.headers)) > 1
+        is_keyed = len(set(keys)) == len(keys) and all(len(key.split()) <= MAX_VALUE_WORDS for key in keys)
+        has_gaps = any(self._cells[table.document, column, empty] for empty in _EMPTY_CELLS)
+        return table.is_regular and is_large and is_keyed and not has_gaps
 
     def _is_noun(self, header: str) -> bool:
         name = name_of(header)
@@ -109,39 +148,58 @@ class _QuestionMaker:
         return [f"What {verb} the {name} of {key}", f"Which {name} {verb} given for {key}"]
 
     def _row_of_cell(self, table: _Table, column: int, rng: Random) -> Iterator[Candidate]:
-        values = [cells[column] for _, cells in table.rows]
         line, cells = rng.choice(table.rows)
-        if values.count(cells[column]) == 1 and cells[column] not in _EMPTY_CELLS:
-            text = f"Which {name_of(table.headers[0])} has the {name_of(table.headers[column])} {cells[column]}"
+        name, value = name_of(table.headers[column]), cells[column]
+        if self._cells[table.document, name, value] == 1 and value not in _EMPTY_CELLS:
+            text = f"Which {name_of(table.headers[0])} has the {name} {value}"
             yield self._candidate(table, line, text, cells[0])
 
     def _extremes(self, table: _Table, column: int) -> Iterator[Candidate]:
-        """Which row has the largest number in a column, and which the smallest, if all have the same unit and the whole table is in one passage."""
-        numbers = [_NUMBER.fullmatch(cells[column]) for _, cells in table.rows]
-        units = {match["unit"] for match in numbers if match}
-        sizes = [float(match["number"].replace(",", "")) for match in numbers if match]
-        if len(sizes) < max(3, len(numbers)) or len(units) > 1 or not self._is_whole(table):
-            return
-        is_year = all(1000 <= size <= 2100 and size % 1 == 0 for size in sizes)
-        words = ("latest", "earliest") if is_year else ("largest", "smallest")
-        for word, size in zip(words, (max(sizes), min(sizes)), strict=True):
-            if sizes.count(size) == 1:
-                line, cells = table.rows[sizes.index(size)]
-                text = f"Which {name_of(table.headers[0])} has the {word} {name_of(table.headers[column])}"
-                yield self._candidate(table, line, text, cells[0])
+        """Which row has the largest number in a column, and which the smallest, if all have the same unit and no other table of the document has the column.
 
-    def _is_whole(self, table: _Table) -> bool:
-        """Whether no row can be in another passage: the table is in the middle of its passage, or the passage is the only one of its document."""
-        data = self._statements.mentions.index.data
-        text = data.passage_texts[table.passage].strip()
-        is_only = int((data.passage_document_P == table.document).sum()) == 1
-        return is_only or not (text.startswith("|") or text.endswith(table.rows[-1][0]))
+        No questions if the numbers may be years but their header does not say so, or if they may be versions ("1.10" after "1.9") in another order.
+        """
+        header, texts = table.headers[column], [cells[column] for _, cells in table.rows]
+        name = name_of(header)
+        numbers = [number for text in texts if (number := _number_of(text)) is not None]
+        is_complete = len(numbers) == len(texts) == self._rows[table.document, name] > 2
+        are_years = all(map(_YEAR.fullmatch, texts)) and "(" not in header
+        if not is_complete or len({one.unit for one in numbers}) > 1 or are_years != bool(_YEARS_HEADER.search(name)):
+            return
+        words = ("latest", "earliest") if are_years else ("largest", "smallest")
+        for word, choose in zip(words, (max, min), strict=True):
+            best = choose(numbers, key=lambda number: number.size)
+            is_single = sum(number.size == best.size for number in numbers) == 1
+            if is_single and choose(numbers, key=lambda number: number.parts) == best:
+                line, cells = table.rows[numbers.index(best)]
+                text = f"Which {name_of(table.headers[0])} has the {word} {name}"
+                yield self._candidate(table, line, text, cells[0])
 
     def _candidate(self, table: _Table, line: str, text: str, answer: str) -> Candidate:
         mentions = self._statements.mentions
         step = step_at(mentions, Occurrence(table.document, table.passage, line), table.title, answer)
         question = text if named_in(table.title, text) else f"{text}, according to “{table.title}”"
         return Candidate("table", f"{question}?", answer, ((step,),), ())
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A number with its unit; `parts` are the numbers before and after its full stop."""
+
+    size: float
+    parts: tuple[int, ...]
+    unit: str
+
+
+def _number_of(cell: str) -> _Number | None:
+    """The number in a cell; None for other text, or if full stops may separate thousands."""
+    match = _NUMBER.fullmatch(cell)
+    size = amount_of(match["number"]) if match else None
+    if match is None or size is None:
+        return None
+    sign = -1 if match["sign"] else 1
+    parts = tuple(sign * int(part) for part in match["number"].replace(",", "").split("."))
+    return _Number(sign * size, parts, match["unit"])
 
 
 def name_of(header: str) -> str:

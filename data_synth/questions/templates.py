@@ -132,7 +132,7 @@ def starts(statements: IndexStatements, rng: Random) -> Iterator[PathEnd]:
 def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[PathEnd, str]]:
     """Two parallel hops, from two documents to the one entity that both mention, and the question that asks for it.
 
-    The documents are about subjects of the same type: an entity that two films share is worth asking for, one that two topics share is not.
+    The documents are about subjects of the same type: an entity that two films share is worth asking for; an entity that two topics share is not.
     """
     mentions = statements.mentions
     for key in shuffled(mentions.shared_entities(MAX_SHARING), rng):
@@ -278,12 +278,12 @@ def comparison_questions(statements: IndexStatements, hops: int, rng: Random) ->
     """
     if hops < 2:
         return
-    left, right = (_by_attribute(statements, steps, rng) for steps in ((hops + 1) // 2, hops // 2))
-    pairs = [(left[attribute], right[attribute]) for attribute in left if attribute in right]
+    left, right = (_comparable_sides(statements, steps, rng) for steps in ((hops + 1) // 2, hops // 2))
+    pairs = [(left[group], right[group]) for group in left if group in right]
     while pairs := [(firsts, seconds) for firsts, seconds in pairs if firsts and seconds]:
         for firsts, seconds in pairs:
             first = firsts.pop()
-            second = next((side for side in seconds if _are_comparable(statements, first, side)), None)
+            second = next((side for side in seconds if _differ(first, side)), None)
             if second is not None:
                 seconds.remove(second)
                 pair = (first, second) if rng.random() < 0.5 else (second, first)
@@ -296,21 +296,23 @@ def intersection_questions(statements: IndexStatements, hops: int, rng: Random) 
         yield Candidate("intersection", question, end.name, end.chains, ())
 
 
-def _by_attribute(statements: IndexStatements, steps: int, rng: Random) -> dict[str, list[_Side]]:
-    found: dict[str, list[_Side]] = defaultdict(list)
+def _comparable_sides(
+    statements: IndexStatements, steps: int, rng: Random
+) -> dict[tuple[str, Kind, str | None], list[_Side]]:
+    """The sides that can be compared, by attribute, type of the entity and split of its document; entities of unknown type are left out."""
+    found: dict[tuple[str, Kind, str | None], list[_Side]] = defaultdict(list)
     for start in starts(statements, rng):
         for end in islice(paths_from(statements, start, steps - 1, rng), 1):
-            for value, step in values_at(statements, end):
-                found[value.attribute].append(_Side(end, value, step))
+            kind = kind_at(statements, end)
+            for value, step in values_at(statements, end) if kind != Kind() else ():
+                split = statements.splits.get(end.document or 0)
+                found[value.attribute, kind, split].append(_Side(end, value, step))
     return found
 
 
-def _are_comparable(statements: IndexStatements, first: _Side, second: _Side) -> bool:
-    """Whether two different entities are of the same type, in documents of one split, with values at least MIN_GAP apart."""
-    splits = {statements.splits.get(side.end.document or 0) for side in (first, second)}
-    kinds = [kind_at(statements, side.end) for side in (first, second)]
-    differ = abs(first.value.order - second.value.order) >= MIN_GAP
-    return first.end.name != second.end.name and differ and len(splits) == 1 and kinds[0] == kinds[1] != Kind()
+def _differ(first: _Side, second: _Side) -> bool:
+    """Whether two sides are different entities with values at least MIN_GAP apart."""
+    return first.end.name != second.end.name and abs(first.value.order - second.value.order) >= MIN_GAP
 
 
 def _comparison(first: _Side, second: _Side, larger: bool) -> Candidate:

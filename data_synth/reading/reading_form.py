@@ -16,6 +16,7 @@ from data_synth.rows import (
     row_schema,
     split_problems,
 )
+from data_synth.texts import count_words
 from graph.answer.citations import check_citations, own_citations, short_answer
 from graph.answer.match import exact_match, token_f1
 from graph.answer.prompt import NOT_FOUND, is_no_answer
@@ -109,8 +110,8 @@ READING: Form[ReadingRow] = Form(
     problems=reading_problems,
     counts=_counts,
     lengths=lambda row: {
-        "prompt": sum(len(turn.content.split()) for turn in row.prompt),
-        "answer": 0 if is_no_answer(row.completion) else len(row.completion.split()),
+        "prompt": sum(count_words(turn.content) for turn in row.prompt),
+        "answer": 0 if is_no_answer(row.completion) else count_words(row.completion),
     },
     texts=lambda row: [*(turn.content for turn in row.prompt), row.completion],
 )

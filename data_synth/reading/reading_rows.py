@@ -1,6 +1,6 @@
 """Reading rows, after RAFT (Zhang et al. 2024, arXiv:2403.10131): several questions about one shuffled set of passages, some without their gold passage.
 
-A context is made for one question. It has the question's gold passages (in a share of the contexts, only those without the answer), and
+A context is made for one question. It contains the question's gold passages (in a share of the contexts, only those without the answer), and
 distractors: passages that the set names for the question, BM25's top hits, and another question's gold passages. Further questions that these passages
 answer become rows with the same context, so that training reads the passages once. Where the passages lack the answer, the answer is "not in the
 documents"; no distractor of a row contains its answer. A question that the set repeats with other gold passages is never refused, as further passages
@@ -12,6 +12,7 @@ import random
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,10 @@ from pydantic import Field
 
 from data_synth.reading.changed_questions import changed_question
 from data_synth.reading.made_tables import made_tables
+from data_synth.reading.reading_form import reading_problems
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.rows import Dropped, ReadingRow
+from data_synth.texts import contains_answer, count_words, plain, words_of
 from graph.answer.context import of_passage
 from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
@@ -48,8 +51,11 @@ REPEATED = "the question is also in an earlier set"
 LONG_CONTEXT = "the gold passages have too many words"
 NO_GOLD = "the question names no gold passage"
 NO_CONTEXT = "the question has no answer and names no passage"
+FAULTY = "the written answer fails the checks of `modegraph data validate`, for example because of a bracket in it"
+CACHED_PASSAGES = 2048
+"""How many passages are cached in the form in which they are searched, since every question about a document searches all of its passages."""
 MAX_LEXICAL = 5
-"""Largest number of BM25's top passages that may be distractors."""
+"""Largest number of BM25's top passages that may be distractors of a row."""
 MAX_PARTNERS = 20
 """Largest number of remaining questions that are tried in search of one that can share the context."""
 SHARED_CONTEXTS = 0.5
@@ -144,14 +150,17 @@ def reading_rows(source: ReadingSet, settings: ReadingSettings, share: Share = A
     finder = Distractors(source)
     for split in dict.fromkeys(question.split for question in source.questions):
         questions = [question for question in source.questions if question.split == split]
-        yield from _rows_of_split(source, questions, finder, settings, share)
+        for row in _rows_of_split(source, questions, finder, settings, share):
+            yield Dropped(FAULTY) if isinstance(row, ReadingRow) and reading_problems(row) else row
 
 
 def answer_of(
     question: ReadingQuestion, passages: Mapping[str, Excerpt], most_words: int, own_words: bool = False
 ) -> str | Dropped:
-    """The answer to learn: yes or no; else the first accepted answer that the gold passages contain word for word or, with `own_words`, if they contain none,
-    the first one. Dropped for a question that cannot be used."""
+    """The answer to learn: yes or no; else the first accepted answer that the gold passages contain word for word; else, with `own_words`, the first one.
+
+    Dropped for a question that cannot be used.
+    """
     if not question.gold_ids:
         return Dropped(NO_GOLD)
     if question.is_yes_no:
@@ -161,24 +170,10 @@ def answer_of(
     if answer is None and not own_words:
         return Dropped(NO_SPAN)
     answer = answer or question.answers[0]
-    return quote(answer) if len(answer.split()) <= most_words else Dropped(LONG_ANSWER)
+    return quote(answer) if count_words(answer) <= most_words else Dropped(LONG_ANSWER)
 
 
-def words_of(text: str) -> str:
-    """A text as its terms, with a space at both ends, so that a substring search matches whole words."""
-    return f" {' '.join(terms_of(text))} "
-
-
-def contains_answer(answer: str, words: str) -> bool:
-    """Whether `words`, made by `words_of`, contain an answer.
-
-    >>> contains_answer("1911", words_of("Built in 1911.")), contains_answer("19", words_of("Built in 1911."))
-    (True, False)
-    """
-    answer_words = words_of(answer)
-    return answer_words.strip() != "" and answer_words in words
-
-
+@lru_cache(maxsize=CACHED_PASSAGES)
 def wording_of(passage: Excerpt) -> Wording:
     """The stems of a passage and its title."""
     return Wording.of(passage.title, passage.text)
@@ -200,6 +195,7 @@ class Distractors:
         self._ids = list(source.passages)
         self._passages = source.passages
         self._words = {passage_id: words_of(with_title(passage)) for passage_id, passage in source.passages.items()}
+        self._sizes = {passage_id: count_words(words) for passage_id, words in self._words.items()}
         self._wordings: dict[str, Wording] = {}
         counted = count_terms(with_title(passage) for passage in source.passages.values())
         self._row_of = {term: row for row, term in enumerate(counted.terms)}
@@ -214,7 +210,7 @@ class Distractors:
             self._gold_of_text[normalise_question(question.text)].update(question.gold_ids)
 
     def recurs(self, question: ReadingQuestion) -> bool:
-        """Whether the set also has the question with further gold passages, as happens if the same question is asked of every document."""
+        """Whether the set also contains the question with further gold passages, as happens if the same question is about every document."""
         return self._gold_of_text[normalise_question(question.text)] > set(question.gold_ids)
 
     def has_answer(self, passage: str, question: ReadingQuestion) -> bool:
@@ -242,15 +238,15 @@ class Distractors:
             self._wordings[passage] = wording_of(self._passages[passage])
         return self._wordings[passage]
 
-    def candidates(self, question: ReadingQuestion) -> tuple[list[str], list[str]]:
-        """(distractors among `context_ids`, distractors among BM25's top hits).
+    def candidates(self, question: ReadingQuestion, most_lexical: int = MAX_LEXICAL) -> tuple[list[str], list[str]]:
+        """(distractors among `context_ids`, at most `most_lexical` distractors among BM25's top hits).
 
         None of them is gold for the question or for a question of another split, and none contains the answer.
         """
         near = [passage_id for passage_id in question.context_ids if self._fits(passage_id, question)]
-        ranked = self.ranked(question.text, 4 * MAX_LEXICAL)
+        ranked = self.ranked(question.text, 4 * most_lexical)
         lexical = [passage_id for passage_id in ranked if self._fits(passage_id, question)]
-        return near, lexical[:MAX_LEXICAL]
+        return near, lexical[:most_lexical]
 
     def ranked(self, text: str, count: int) -> list[str]:
         """The `count` passages of the set that BM25 ranks highest for a question, best first."""
@@ -264,7 +260,7 @@ class Distractors:
 
     def word_count(self, passage: str) -> int:
         """The number of words of a passage with its title."""
-        return self._words[passage].count(" ") - 1
+        return self._sizes[passage]
 
     def _fits(self, passage: str, question: ReadingQuestion) -> bool:
         other_splits = self._gold_splits[passage] - {question.split}
@@ -442,9 +438,11 @@ def _changed_questions(
 
 def _other_sentences(gold: Iterable[Excerpt], question: ReadingQuestion) -> Iterator[Wording]:
     """The sentences of the gold passages that are not the question's evidence, each with the title of its passage; none if the question has no evidence."""
-    for excerpt in gold if question.evidence else ():
+    evidence = [_one_line(sentence) for sentence in question.evidence]
+    for excerpt in gold if evidence else ():
         for unit in split_units(excerpt.text, excerpt.header):
-            if not any(unit.text in sentence or sentence in unit.text for sentence in question.evidence):
+            text = _one_line(unit.text)
+            if not any(text in sentence or sentence in text for sentence in evidence):
                 yield Wording.of(excerpt.title, unit.text)
 
 
@@ -512,11 +510,24 @@ def _row(
 
 
 def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
-    """An evidence sentence of a gold passage, quoted as in prompts, preferably one with the answer; without evidence, the passage's first 200 characters."""
-    found = [sentence for sentence in question.evidence if sentence and sentence in excerpt.text]
-    sentences = [quote(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found]
+    """An evidence sentence of a gold passage as `plain` text, preferably one with the answer; without evidence, the passage's first 200 characters."""
+    text = _one_line(excerpt.text)
+    found = (sentence for sentence in question.evidence if _one_line(sentence) in text)
+    plain_texts = (plain(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found)
+    sentences = [sentence for sentence in plain_texts if sentence]
     with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))
-    return next(with_answer, sentences[0] if sentences else quote(spell_out_rows(excerpt.text, excerpt.header))[:200])
+    return next(with_answer, sentences[0] if sentences else plain(spell_out_rows(excerpt.text, excerpt.header))[:200])
+
+
+@lru_cache(maxsize=CACHED_PASSAGES)
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+@lru_cache(maxsize=CACHED_PASSAGES)
+def _words(excerpt: Excerpt) -> str:
+    """`words_of` a passage with its title."""
+    return words_of(with_title(excerpt))
 
 
 def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:
@@ -556,8 +567,8 @@ def _reading_question(question: Question, by_source: Mapping[str, Sequence[Excer
 
 def _passage_with_quote(excerpts: Iterable[Excerpt], quoted: str) -> Excerpt | None:
     """The first excerpt that contains a quote, ignoring differences in white space."""
-    normalised = " ".join(quoted.split())
-    return next((excerpt for excerpt in excerpts if normalised in " ".join(excerpt.text.split())), None)
+    line = _one_line(quoted)
+    return next((excerpt for excerpt in excerpts if line in _one_line(excerpt.text)), None)
 
 
 def passage_with_answer(excerpts: Sequence[Excerpt], question: Question) -> Excerpt | None:
@@ -567,7 +578,6 @@ def passage_with_answer(excerpts: Sequence[Excerpt], question: Question) -> Exce
     """
     if not YES_NO.isdisjoint(map(str.casefold, question.answers)):
         return max(excerpts, key=lambda excerpt: overlaps(question.text, [wording_of(excerpt)])[0], default=None)
-    pairs = [(excerpt, words_of(with_title(excerpt))) for excerpt in excerpts]
-    found = (excerpt for excerpt, words in pairs if any(contains_answer(one, words) for one in question.answers))
+    found = (each for each in excerpts if any(contains_answer(one, _words(each)) for one in question.answers))
     stated = (excerpt for excerpt in excerpts if any(states(one, wording_of(excerpt)) for one in question.answers))
     return next(chain(found, stated), None)

@@ -1,8 +1,11 @@
 """Questions with the passages that answer them, in the layout that public sets are converted to: a folder with corpus.jsonl and questions.jsonl.
 
-Fields of a question: "id", "question", "answers" (empty: unanswerable), "gold_ids", and if known "context_ids" (passages of the same document
-or found by retrieval), "evidence" (sentences, or objects with a "quote") and "supporting_sentences" ([passage id, number]), "kind" or "type",
-"split" (train, dev or test; val and validation mean dev; by default from the hash of the question's words, so that a question has the same split in every set).
+Fields of a question:
+
+* "id", "question", "answers" (or "answer", a string; a question without answers is unanswerable) and "gold_ids";
+* if known, "context_ids" (passages of the same document or found by retrieval), "evidence" (sentences, or objects with a "quote"),
+  "supporting_sentences" ([passage id, number]), and "kind" or "type";
+* "split": train, dev or test (val and validation mean dev); by default from the hash of the question's words, the same in every set.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +21,14 @@ from data_synth.relevance.relevance_form import CORPUS
 from data_synth.rows import SPLIT_OF
 from graph.documents.questions import check_ids, split_by_hash
 from graph.errors import UserError
+from graph.retrieve.parts.diversity import SIGN
 from graph.shared.jsonl import read_jsonl
 from graph.types import Excerpt
 
 QUESTIONS = "questions.jsonl"
 YES_NO = frozenset({"yes", "no"})
+_WORD = re.compile(rf"\w+|(?<!\S)-(?=\d)|{SIGN}")
+"""A word, the minus of a number, or a sign."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +73,13 @@ def read_set(folder: Path) -> ReadingSet:
     sentences: dict[str, list[str]] = {}
     for line, row in read_jsonl(folder / CORPUS):
         where = f"{folder / CORPUS} line {line}"
-        if not isinstance(row.get("id"), str) or not isinstance(row.get("text"), str):
-            raise UserError(f"{where}: 'id' or 'text' is missing or not a string", "a passage with both", "fix the row")
-        passages[row["id"]] = Excerpt(row["id"], row.get("title") or "", row["text"], source=row["id"])
+        title = row.get("title") or ""
+        if not all(isinstance(text, str) for text in (row.get("id"), row.get("text"), title)):
+            found = f"{where}: 'id' or 'text' is missing, or one of 'id', 'text' and 'title' is not a string"
+            raise UserError(found, "a passage with an id, a text and perhaps a title", "fix the row")
+        if row["id"] in passages:
+            raise UserError(f"{where}: id {row['id']!r} appears twice", "unique ids", "rename one")
+        passages[row["id"]] = Excerpt(row["id"], title, row["text"], source=row["id"])
         sentences[row["id"]] = row.get("sentences") or []
     questions = tuple(
         _question(row, passages, sentences, f"{folder / QUESTIONS} line {line}")
@@ -80,13 +91,14 @@ def read_set(folder: Path) -> ReadingSet:
     return ReadingSet(folder.name, passages, questions)
 
 
+@lru_cache(maxsize=1024)
 def normalise_question(text: str) -> str:
-    """The words of a question, without case, punctuation and extra spaces.
+    """The words and signs of a question, without case, punctuation and extra spaces.
 
-    >>> normalise_question("Who wrote  “Emma”?")
-    'who wrote emma'
+    >>> normalise_question("Who wrote  “Emma”?"), normalise_question("What is C++?")
+    ('who wrote emma', 'what is c + +')
     """
-    return " ".join(re.findall(r"\w+", text.casefold()))
+    return " ".join(_WORD.findall(text.casefold()))
 
 
 def _question(
@@ -95,6 +107,7 @@ def _question(
     for key in ("id", "question"):
         if not isinstance(row.get(key), str) or not row[key].strip():
             raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
+    row = {"answers": [row["answer"]], **row} if "answer" in row else row
     for key in ("answers", "gold_ids", "context_ids"):
         if not isinstance(row.get(key, []), list) or not all(isinstance(item, str) for item in row.get(key, [])):
             raise UserError(f"{where}: {key!r} is {row[key]!r:.80}", "a list of strings", "fix the row")
@@ -117,6 +130,8 @@ def _question(
         expected = 'strings or {"quote"} objects, and [passage id, sentence number] pairs'
         raise UserError(found, expected, "fix the row") from None
     kind = row.get("kind") or row.get("type") or ""
+    if not isinstance(kind, str):
+        raise UserError(f"{where}: kind or type {kind!r:.80}", "a string", "fix the row")
     answers = () if kind == "unanswerable" else tuple(filter(None, map(str.strip, row.get("answers", ()))))
     return ReadingQuestion(
         row["id"], row["question"].strip(), answers, gold, context, tuple(evidence), kind, SPLIT_OF[split]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from data_synth.rows import Form, row_fields, row_from_json, row_schema, split_problems
+from data_synth.texts import count_words
 from graph.documents.questions import Question, Quote, check_indexed, read_question_rows, read_questions
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
@@ -130,8 +131,8 @@ RELEVANCE: Form[RelevanceRow] = Form(
         "found by": row.found_by,
         "kind of question": row.kind or "unspecified",
     },
-    lengths=lambda row: {"question": len(row.question.split()), "proposition": len(row.proposition.split())},
-    texts=lambda row: (row.question, row.proposition),
+    lengths=lambda row: {"question": count_words(row.question), "proposition": count_words(row.proposition)},
+    texts=lambda row: (row.question_id, row.proposition),
 )
 
 

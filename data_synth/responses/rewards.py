@@ -21,10 +21,12 @@ from data_synth.rows import (
     row_schema,
     split_problems,
 )
+from data_synth.texts import count_words, words_of
 from graph.answer.citations import own_citations
 from graph.answer.match import word_f1
 from graph.answer.prompt import form_of_prompt, is_no_answer, parse_answer
 from graph.answer.support import SupportChecker
+from graph.text.bm25 import terms_of
 from graph.types import AnswerForm
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ def answer_reward(response: str, golds: Sequence[str]) -> float:
         return float(len(accepted) < len(golds))
     if answer in accepted:
         return 1.0
-    return max((word_f1(answer.split(), gold.split()) for gold in accepted), default=0.0) / 2
+    words = words_of(answer).split()
+    return max((word_f1(words, words_of(gold).split()) for gold in accepted), default=0.0) / 2
 
 
 def format_reward(response: str, form: AnswerForm = "reasoned") -> float:
@@ -93,17 +96,17 @@ def supported_reward(response: str, checker: SupportChecker) -> float:
 
 def length_reward(response: str) -> float:
     """1 up to LENGTH_WORDS words, falling to 0 at twice that number."""
-    return min(1.0, max(0.0, 2 - len(response.split()) / LENGTH_WORDS))
+    return min(1.0, max(0.0, 2 - count_words(response) / LENGTH_WORDS))
 
 
 def variety_reward(response: str) -> float:
-    """Twice the share of distinct words among all words, at most 1, so that repetitive text scores low.
+    """Twice the share of distinct terms among all terms, at most 1, so that repetitive text scores low.
 
     >>> variety_reward("so so so so so so so so"), variety_reward("The ferry left Tarn.")
     (0.25, 1.0)
     """
-    words = response.casefold().split()
-    return min(1.0, 2 * len(set(words)) / len(words)) if words else 0.0
+    terms = terms_of(response)
+    return min(1.0, 2 * len(set(terms)) / len(terms)) if terms else 0.0
 
 
 REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
@@ -119,7 +122,7 @@ REWARDS: dict[str, Callable[[str, ResponseRow], float]] = {
 ABOUT = """\
 Prompts with up to K responses each, sampled from one policy, and the rewards of each response by component (0 to 1; the weights
 are chosen in training). Refused responses are not included; cut and repeated ones are included only if `sampling.as_drawn` is set, as in the
-rounds of `train ms` and `train dpo`; `cut` then has the numbers (from 0) of the cut ones."""
+rounds of `train ms` and `train dpo`; `cut` then contains the numbers (from 0) of the cut ones."""
 COMPONENTS = (
     "correct",
     "format",
@@ -186,7 +189,7 @@ def _is_reward(value: float) -> bool:
 
 
 def _lengths(row: ResponseRow) -> dict[str, int]:
-    return {"response": round(mean(len(text.split()) for text in row.responses))} if row.responses else {}
+    return {"response": round(mean(map(count_words, row.responses)))} if row.responses else {}
 
 
 RESPONSES: Form[ResponseRow] = Form(

@@ -133,7 +133,7 @@ class RenumberedText:
 
 
 async def _read(response: aiohttp.ClientResponse) -> Any:
-    """The JSON of a response; RuntimeError with the server's message if the status is not 200, and for anything else than JSON, such as a proxy's page."""
+    """The JSON of a response; RuntimeError with the server's message if the status is not 200, and for anything other than JSON, such as a proxy's page."""
     try:
         content = await response.json(content_type=None)
         if response.status == 200:

@@ -19,6 +19,7 @@ from eval.comparison import (
     ScoredAnswer,
     read_rows,
     select_rows,
+    short_names,
     unique_prompts,
 )
 from eval.held_out import check_held_out
@@ -47,7 +48,7 @@ def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
     Raises UserError for a folder that is not a finished run, and for a model given twice.
     """
     policies = []
-    for folder, name in zip(runs, short_names(runs), strict=True):
+    for folder, name in zip(runs, short_names(runs, reserved="untuned"), strict=True):
         record = read_run(folder)
         has_reference = record.beta is not None and record.settings.get("loss") not in WITHOUT_REFERENCE
         policies.append(Policy(name, str(folder), record, reference_of(record) if has_reference else ""))
@@ -57,21 +58,6 @@ def policies_of(runs: Sequence[Path], base: str | None) -> list[Policy]:
         if sources.count(source) > 1:
             raise UserError(f"{source}: given twice", "different models as runs and --base", "give each model once")
     return [*policies, Policy("untuned", untuned, record=None, reference="")]
-
-
-def short_names(folders: Sequence[Path]) -> list[str]:
-    """The last part of each path, with as many parents as are needed to make the names unique; "untuned" is reserved for the base.
-
-    >>> short_names([Path("a/ms"), Path("b/ms")])
-    ['a/ms', 'b/ms']
-    """
-    resolved = [folder.resolve() for folder in folders]
-    deepest = max(len(folder.parts) for folder in resolved)
-    for depth in range(1, deepest):
-        names = ["/".join(folder.parts[-depth:]) for folder in resolved]
-        if len(set(names)) == len(names) and "untuned" not in names:
-            return names
-    return [str(folder) for folder in resolved]
 
 
 def untuned_model(run: Path) -> str:

@@ -13,7 +13,7 @@ from statistics import fmean
 from types import SimpleNamespace
 from typing import Any
 
-from graph.answer.match import normalise
+from graph.answer.match import match_words, normalise
 from graph.documents.questions import Question
 from graph.errors import UserError
 
@@ -31,8 +31,9 @@ _MIRAGE_PATTERNS = (
     r"^\s*({}):",
 )
 """The patterns of `locate_answer` in MIRAGE's src/utils.py (Xiong et al. 2024), in its order."""
-_BRACKETED = r"^\s*\(({})\)"
-"""Not from MIRAGE: the form in which our prompts show options."""
+_OWN_PATTERNS = (r"^\s*\(?({})\)", r":\s*\(({})\)", r"[Aa]nswer is \(?({})")
+"""Not from MIRAGE: "(B)" as in our prompts, "B)", and a letter after "answer is"."""
+_LEAD_IN = re.compile(r":\s+|\banswer is\s+")
 
 
 def read_choice(answer: str) -> str:
@@ -46,12 +47,15 @@ def read_choice(answer: str) -> str:
 
 
 def find_letter(answer: str, letters: Sequence[str]) -> str:
-    """The letter that one of MIRAGE's patterns finds in an answer, or a letter in brackets at its start; "" for none.
+    """The letter in an answer: alone, in either case, or where one of MIRAGE's patterns or of ours finds it as a whole word; "" for none.
 
-    >>> find_letter("B. The skin", "ABCD"), find_letter("The answer is: C", "ABCD"), find_letter("no idea", "ABCD")
-    ('B', 'C', '')
+    >>> find_letter("B. The skin", "ABCD"), find_letter("b", "ABCD"), find_letter("The answer is: Doxycycline", "ABCD")
+    ('B', 'B', '')
     """
-    return _first_match((*_MIRAGE_PATTERNS, _BRACKETED), "|".join(map(re.escape, letters)), answer)
+    alone = re.sub(r"\W", "", answer).casefold()
+    whole_words = f"(?:{'|'.join(map(re.escape, letters))})(?![\\w-])"
+    found = (letter for letter in letters if letter.casefold() == alone)
+    return next(found, "") or _first_match((*_MIRAGE_PATTERNS, *_OWN_PATTERNS), whole_words, answer)
 
 
 def _first_match(patterns: Sequence[str], letters: str, answer: str) -> str:
@@ -60,16 +64,31 @@ def _first_match(patterns: Sequence[str], letters: str, answer: str) -> str:
 
 
 def read_option(answer: str, options: Mapping[str, str]) -> str:
-    """The letter of the option that an answer names: by its full text, or by its letter; "" for none (counted as wrong).
+    """The letter of the option that an answer names: by its text, alone or after "answer is" or a colon, or by its letter; "" for none (counted as wrong).
 
-    >>> read_option("hole", {"A": "mouse", "B": "Hole"}), read_option("(A) mouse", {"A": "mouse", "B": "hole"})
+    >>> read_option("Answer: hole", {"A": "mouse", "B": "Hole"}), read_option("(A) mouse", {"A": "mouse", "B": "hole"})
     ('B', 'A')
     """
-    normalised = normalise(answer)
-    for letter, text in options.items():
-        if normalised and normalised in (normalise(text), normalise(f"{letter} {text}")):
-            return letter
-    return find_letter(answer, list(options))
+    starts = [0, *(match.end() for match in _LEAD_IN.finditer(answer))]
+    named = (letter for start in starts if (letter := _option_with_text(answer[start:], options)))
+    return next(named, "") or find_letter(answer, list(options))
+
+
+def _option_with_text(text: str, options: Mapping[str, str]) -> str:
+    """The letter of the option with a text: without regard to case, else as in `normalise`; "" for none, or if normalised options with different texts fit."""
+    plain, normalised = _plain(text), normalise(text)
+    equal = [letter for letter, option in options.items() if plain and plain == _plain(option)]
+    similar = [
+        letter
+        for letter, option in options.items()
+        if normalised and normalised in (normalise(option), normalise(f"{letter} {option}"))
+    ]
+    letters = equal or similar
+    return letters[0] if len({_plain(options[letter]) for letter in letters}) == 1 else ""
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split()).rstrip(".")
 
 
 def mirage_letter(answer: str) -> str:
@@ -77,12 +96,12 @@ def mirage_letter(answer: str) -> str:
     return _first_match(_MIRAGE_PATTERNS, "A|B|C|D", answer) or "A"
 
 
-def gold_letter(question: Question) -> str:
-    """The letter of the first option whose text is an accepted answer, or else whose letter is one; UserError when there is none."""
+def gold_letters(question: Question) -> list[str]:
+    """The letters of the options whose text is an accepted answer, or else the letters that are accepted answers; UserError when there are none."""
     options, answers = question.options or {}, question.answers
     by_text = [letter for letter, text in options.items() if text in answers]
-    for letter in by_text or [letter for letter in options if letter in answers]:
-        return letter
+    if letters := by_text or [letter for letter in options if letter in answers]:
+        return letters
     found = f"question {question.id!r}: the answers {list(answers)} are none of the options {dict(options)}"
     raise UserError(found, "the text or the letter of an option", "fix the question")
 
@@ -109,8 +128,13 @@ def accuracy_per_class(predicted: Sequence[str], gold: Sequence[str]) -> dict[st
 
 
 def rouge_f(answer: str, references: Sequence[str], kind: str) -> float:
-    """ROUGE-1, -2 or -L F-measure with Porter stemming: rouge-score's `score_multi`."""
-    return float(_rouge(kind).score_multi(list(references), answer)[kind].fmeasure)
+    """ROUGE-1, -2 or -L F-measure with Porter stemming: rouge-score's `score_multi`, which reads only a to z and digits.
+
+    If most letters of the references are others, the words are those of `match_words`, unstemmed.
+    """
+    letters = [character for reference in references for character in reference if character.isalpha()]
+    in_ascii = 2 * sum(map(str.isascii, letters)) >= len(letters)
+    return float(_rouge(kind, in_ascii).score_multi(list(references), answer)[kind].fmeasure)
 
 
 def bleu(answer: str, references: Sequence[str]) -> float:
@@ -129,12 +153,13 @@ def meteor(answer: str, references: Sequence[str]) -> float:
 
 
 @cache
-def _rouge(kind: str) -> Any:
+def _rouge(kind: str, in_ascii: bool) -> Any:
     try:
         from rouge_score.rouge_scorer import RougeScorer  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         raise _not_installed("ROUGE", "rouge-score") from None
-    return RougeScorer([kind], use_stemmer=True)
+    tokenizer = None if in_ascii else SimpleNamespace(tokenize=match_words)
+    return RougeScorer([kind], use_stemmer=True, tokenizer=tokenizer)
 
 
 @cache

@@ -1,7 +1,7 @@
 """Metrics by name, for tasks and configurations, and the scoring of outputs with them.
 
 A metric is a pure function of a question and a system's output for it. Where it does not apply (no gold answer, no gold
-documents, no model) its value is None; a value that is not a finite number is an error and is never averaged."""
+documents, no retrieval, no model) its value is None; a value that is not a finite number is an error and is never averaged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Literal
 
-from eval.metrics.answers import CHOICES, bleu, gold_letter, meteor, mirage_letter, read_choice, read_option, rouge_f
+from eval.metrics.answers import CHOICES, bleu, gold_letters, meteor, mirage_letter, read_choice, read_option, rouge_f
 from eval.metrics.grounding import Grounding, all_gold_at, ndcg_at, recall_at, reciprocal_rank
 from graph.answer.match import contains_answer, exact_match, hotpot_f1, normalise, token_f1
 from graph.documents.questions import Question
@@ -24,13 +24,13 @@ Needs = Literal["answer", "ranking", "context", "grounding"]
 class Output:
     """A system's output for one question.
 
-    `ranked`: the unique documents in the order of the evidence. `context`: the texts of the prompt's excerpts. `text` is the model's
-    full text and `answer` the answer in it; both are None if there is no model. `grounding` contains the figures of
+    `ranked`: the unique documents in the order of the evidence. `context`: the texts of the prompt's excerpts. Both are None without retrieval.
+    `text` is the model's full text and `answer` the answer in it; both are None if there is no model. `grounding` contains the figures of
     eval/metrics/grounding.py and SUPPORTED, if requested.
     """
 
-    ranked: tuple[str, ...] = ()
-    context: tuple[str, ...] = ()
+    ranked: tuple[str, ...] | None = None
+    context: tuple[str, ...] | None = None
     answer: str | None = None
     text: str | None = None
     grounding: Mapping[str, float | None] = field(default_factory=dict)
@@ -50,7 +50,7 @@ def _of_answer(name: str, score: Callable[[str, tuple[str, ...]], float]) -> Met
 
 
 def _of_ranking(name: str, score: Callable[[tuple[str, ...], tuple[str, ...]], float]) -> Metric:
-    return Metric(name, "ranking", lambda question, output: score(output.ranked, question.gold_sources))
+    return Metric(name, "ranking", lambda question, output: score(output.ranked or (), question.gold_sources))
 
 
 def _yes_no_maybe(question: Question, output: Output) -> float | None:
@@ -61,20 +61,20 @@ def _yes_no_maybe(question: Question, output: Output) -> float | None:
 def _choice(question: Question, output: Output) -> float | None:
     if question.options is None or question.kind == "boolean":
         return None
-    return float(read_option(output.answer or "", question.options) == gold_letter(question))
+    return float(read_option(output.answer or "", question.options) in gold_letters(question))
 
 
 def _mirage_choice(question: Question, output: Output) -> float | None:
     if question.options is None or tuple(question.options) != ("A", "B", "C", "D"):
         return None
-    return float(mirage_letter(output.answer or "") == gold_letter(question))
+    return float(mirage_letter(output.answer or "") in gold_letters(question))
 
 
 def _answer_in_context(question: Question, output: Output) -> float | None:
     """Whether the excerpts contain a gold answer; None if the question has none, or only yes, no or maybe, which occur anywhere."""
     if not question.answers or {normalise(answer) for answer in question.answers} <= set(CHOICES):
         return None
-    return contains_answer("\n".join(output.context), question.answers)
+    return contains_answer("\n".join(output.context or ()), question.answers)
 
 
 def _grounding(name: str) -> Metric:
@@ -109,7 +109,7 @@ METRICS: dict[str, Metric] = {
 
 
 def find_metric(name: str) -> Metric:
-    """The metric called `name`; UserError suggesting the nearest name."""
+    """The metric called `name`; UserError, with the most similar name if there is one, for an unknown metric."""
     if name not in METRICS:
         raise UserError(f"no metric {name!r}", did_you_mean(name, METRICS), f"known metrics: {', '.join(METRICS)}")
     return METRICS[name]
@@ -119,7 +119,9 @@ def score_output(metric: Metric, question: Question, output: Output) -> float | 
     """The metric's value, or None where it does not apply; UserError for a value that is not a finite number."""
     if metric.needs == "answer" and (output.answer is None or not question.answers):
         return None
-    if metric.needs == "ranking" and not question.gold_sources:
+    if metric.needs == "ranking" and (output.ranked is None or not question.gold_sources):
+        return None
+    if metric.needs == "context" and output.context is None:
         return None
     value = metric.of(question, output)
     if value is not None and not math.isfinite(value):

@@ -1,1 +1,1 @@
-"""`modegraph eval run`: systems × tasks. Settings → cells (each system's results on each task, one file per cell) → scores → report."""
+"""`modegraph eval run`: measures every system on every task. The results of a system on a task (a cell) are one file, from which scores and the report are made."""

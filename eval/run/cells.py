@@ -106,7 +106,6 @@ def _cell(
     system: System, task: TaskData, settings: MatrixSettings, add_fingerprints: AddFingerprints, out: Path
 ) -> Cell:
     index, retrieve = add_fingerprints(system.index.model_dump()), system.retrieve
-    answer = {"max_answer_tokens": settings.max_answer_tokens, "empty_answers": settings.empty_answers}
     inputs = {
         "format": FORMAT,
         "questions": [question_row(question) for question in task.questions],
@@ -115,11 +114,18 @@ def _cell(
         "index": index,
         "retriever": add_fingerprints(retrieve.model_dump()) if retrieve is not None else None,
         "models": add_fingerprints({"model": system.model, "helper": settings.helper}),
-        "answer": answer if system.model else None,
         "values": sorted(fill_time_metrics(task.metrics)),
     }
+
+    def file_with(empty_answers: str) -> Path:
+        answer = {"max_answer_tokens": settings.max_answer_tokens, "empty_answers": empty_answers}
+        return out / CELLS / f"{_hash_of(inputs | {'answer': answer if system.model else None})}.json"
+
+    # A finished cell that refuses empty answers contains none, so `wrong` reuses it.
+    refusing = file_with("refuse")
+    file = refusing if refusing.is_file() else file_with(settings.empty_answers)
     own_index = out / INDEXES / _hash_of([task.documents_hash, index])
-    return Cell(out / CELLS / f"{_hash_of(inputs)}.json", task.index or own_index, system, task)
+    return Cell(file, task.index or own_index, system, task)
 
 
 def _hash_of(value: Any) -> str:

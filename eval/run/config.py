@@ -43,7 +43,7 @@ class MatrixSettings(Settings):
     helper: str = Field("", description="SPEC of a model that retrieval modes call")
     metrics: tuple[str, ...] = Field(
         (),
-        description="names of metrics; systems are compared by the first that applies; empty: the metrics of each task",
+        description="names of metrics; systems are compared by the first that applies to all; empty: the metrics of each task",
     )
     baseline: str = Field("", description="system that the others are compared with; the first by default")
     max_answer_tokens: int = Field(256, ge=1, description="longest answer, in tokens")

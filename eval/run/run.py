@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from eval.answering import greedy_answers
 from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
 from eval.retrieval import ranked_sources, warm_up
@@ -23,7 +24,6 @@ from eval.run.config import Cell, CellContent, Failure, MatrixSettings, Question
 from eval.run.run_report import RunReport, count_layers, make_report, write_report
 from eval.tasks.score_file import output_from_text
 from graph.answer.context import build_context, token_budget
-from graph.answer.prompt import answer_messages
 from graph.answer.support import SupportChecker, open_verifier
 from graph.build.build import build_index
 from graph.config import load_settings
@@ -40,7 +40,6 @@ from graph.shared.progress import note_progress, read_progress, report_progress
 from graph.store.manifest import MANIFEST
 from graph.types import (
     Completion,
-    CompletionRequest,
     Encoder,
     Evidence,
     Excerpt,
@@ -49,6 +48,7 @@ from graph.types import (
     OpenEncoder,
     OpenModel,
 )
+from serve.pipeline import NOTHING_FOUND
 
 QUERIES_AT_ONCE, PROMPTS_AT_ONCE = 32, 64
 HELPER = "helper.sqlite"
@@ -193,10 +193,11 @@ def results_of(
         seconds = 0.0
         if model is not None:
             start = time.perf_counter()
-            completions = _answers(model, questions, contexts, run.settings.max_answer_tokens)
+            tokens, closed_book = run.settings.max_answer_tokens, settings is None
+            completions = greedy_answers(model, questions, contexts, model.form, tokens, closed_book)
             seconds = (time.perf_counter() - start) / len(questions)
         for question, one, context, completion in zip(questions, evidence, contexts, completions, strict=True):
-            result = _result(index, task, question, one, context, completion)
+            result = _result(index, cell, question, one, context, completion)
             if result.text is not None and run.settings.empty_answers == "refuse":
                 check_answer(question, result.text)
             yield replace(result, answer_seconds=seconds)
@@ -227,44 +228,30 @@ def _context_of(
     return build_context(evidence, settings.top_k, budget)
 
 
-def _answers(
-    model: LanguageModel, questions: Sequence[Question], contexts: Sequence[tuple[Excerpt, ...]], max_tokens: int
-) -> list[Completion]:
-    """Greedy answers; UserError for a request that the server refuses."""
-    pairs = zip(questions, contexts, strict=True)
-    completions = model.complete(
-        [CompletionRequest(answer_messages(q.text, context, model.form), max_tokens) for q, context in pairs]
-    )
-    for question, completion in zip(questions, completions, strict=True):
-        if completion.finish_reason == "refused":
-            found = f"question {question.id!r}: refused ({completion.text})"
-            raise UserError(found, "a request that the server accepts", "lower top_k, or set max_context_tokens")
-    return completions
-
-
 def _result(
     index: Index,
-    task: TaskData,
+    cell: Cell,
     question: Question,
     evidence: Evidence,
     context: Sequence[Excerpt],
     completion: Completion | None,
 ) -> QuestionResult:
-    trace, texts = evidence.trace, tuple(excerpt.text for excerpt in context)
+    trace, shown = evidence.trace, question.id in cell.task.shown
     output = output_from_text(completion.text) if completion is not None else Output()
-    shown = question.id in task.shown
+    if cell.system.retrieve is not None:
+        output = replace(output, context=tuple(excerpt.text for excerpt in context))
     return QuestionResult(
         id=question.id,
         ranked=ranked_sources(evidence),
         answer=output.answer,
         text=output.text,
-        values=_values(index, task, question, replace(output, context=texts), context),
+        values=_values(index, cell.task, question, output, context),
         seconds=trace.seconds,
         encoder_seconds=trace.encoder_seconds,
         answer_seconds=0.0,
         prompt_tokens=trace.prompt_tokens + (completion.prompt_tokens if completion is not None else 0),
         completion_tokens=trace.completion_tokens + (completion.completion_tokens if completion is not None else 0),
-        calls=trace.model_calls + (completion is not None),
+        calls=trace.model_calls + (completion not in (None, NOTHING_FOUND)),
         replayed=trace.replayed_calls,
         layers=count_layers(evidence),
         evidence=tuple((excerpt.title, excerpt.source, excerpt.text) for excerpt in context) if shown else (),
@@ -278,10 +265,10 @@ def _values(
     """The metrics that need the texts; grounding and support are computed only if the task's metrics include them and a model answered."""
     names = fill_time_metrics(task.metrics)
     if output.text is not None and any(name.endswith(BY_ENCODER) for name in names):
-        grounding = grounding_by_encoder(
-            question.text, output.text, question.answers, output.context, index.encode_queries
-        )
-        output = replace(output, grounding=vars(grounding))
+        passages, encode = output.context, index.encode_queries
+        grounding = grounding_by_encoder(question.text, output.text, question.answers, passages or (), encode)
+        without_passages = {"answer_relevance": grounding.answer_relevance}
+        output = replace(output, grounding=without_passages if passages is None else vars(grounding))
     if output.text is not None and SUPPORTED in names:
         supported = SupportChecker(context, open_verifier(""), question.text).share_supported(output.text)
         output = replace(output, grounding={**output.grounding, SUPPORTED: supported})

@@ -20,6 +20,7 @@ from eval.run.config import Cell, CellContent, Failure, MatrixSettings, Question
 from eval.statistics import Interval, Verdict, bootstrap_mean, compare_paired, verdict_text
 from eval.tables import NONE, Table, as_text, figure, verdict_cell
 from graph.answer.prompt import with_title
+from graph.shared.console import counted
 from graph.shared.ids import content_id
 from graph.shared.jsonl import write_json, write_jsonl, write_text
 from graph.types import Evidence, Excerpt
@@ -60,9 +61,10 @@ class SystemScores:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A run's figures. `leads` has the metric by which systems are compared on each task; `verdicts`, by (task, system), are on differences from the baseline.
+    """A run's figures. `leads` contains, for each task, the metric by which systems are compared.
 
-    `found` is the number of `cells` that an earlier run had finished; `revision` is that of this run's code.
+    `verdicts`, by (task, system), are on differences from the baseline. `found` is the number of `cells` that an earlier run had finished;
+    `revision` is that of this run's code.
     """
 
     cells: tuple[Cell, ...]
@@ -99,31 +101,31 @@ def make_report(
         for task, system in [scores.name]
         if task in base and task in leads and system != baseline
     }
-    verdicts = compare_paired(pairs, settings.seed)
+    verdicts = compare_paired({name: pair for name, pair in pairs.items() if pair[0]}, settings.seed)
     return RunReport(cells, all_scores, leads, verdicts, baseline, settings.recorded(), revision, found, failures)
 
 
 def _scores_of(cell: Cell, seed: int) -> SystemScores:
     content = read_cell(cell)
-    values = {name: _values_of(name, cell.task, content.results) for name in cell.task.metrics}
+    values = {name: _values_of(name, cell, content.results) for name in cell.task.metrics}
     applicable = {name: [value for value in of.values() if value is not None] for name, of in values.items()}
     means = {name: bootstrap_mean(numbers, seed=seed) for name, numbers in applicable.items() if numbers}
     return SystemScores(cell, content, values, means)
 
 
-def _values_of(name: str, task: TaskData, results: Sequence[QuestionResult]) -> Values:
+def _values_of(name: str, cell: Cell, results: Sequence[QuestionResult]) -> Values:
     """A metric's values: those in the cell, or computed from its rankings and answers."""
-    metric = find_metric(name)
-    return {
-        result.id: result.values[name]
-        if name in result.values
-        else score_output(metric, task.by_id[result.id], Output(result.ranked, (), result.answer, result.text))
-        for result in results
-    }
+    metric, retrieves = find_metric(name), cell.system.retrieve is not None
+
+    def score(result: QuestionResult) -> float | None:
+        output = Output(result.ranked if retrieves else None, answer=result.answer, text=result.text)
+        return score_output(metric, cell.task.by_id[result.id], output)
+
+    return {result.id: result.values[name] if name in result.values else score(result) for result in results}
 
 
 def _lead(task: str, all_scores: Sequence[SystemScores]) -> str:
-    """The first metric that every system of the task has; "" if there is none."""
+    """The first metric that applies to every system on the task; "" if there is none."""
     task_scores = [scores for scores in all_scores if scores.name[0] == task]
     metrics = task_scores[0].values if task_scores else ()
     return next((name for name in metrics if all(name in scores.means for scores in task_scores)), "")
@@ -220,7 +222,7 @@ def headline(report: RunReport) -> str:
     ]
     for scores in report.all_scores:
         where = f"{scores.name[1]} on {scores.name[0]}"
-        lines += [f"{where} wrote {empty:,} empty answers."] if (empty := _count_empty(scores)) else []
+        lines += [f"{where} wrote {counted(empty, 'empty answer')}."] if (empty := _count_empty(scores)) else []
     return "\n".join(lines)
 
 

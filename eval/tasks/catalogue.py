@@ -1,6 +1,6 @@
 """The benchmarks by name; their questions and documents, read from published files, modegraph's own layout or the hub, and written in modegraph's layout.
 
-A source is a folder or a file: JSON if it ends in .json, else JSON lines. A folder with questions.jsonl has modegraph's layout: only this
+A source is a folder or a file: JSON or JSON lines if it ends in .json, else JSON lines. A folder with questions.jsonl has modegraph's layout: only this
 file is read here, and corpus.jsonl is indexed as it is. In any other folder, every file with one of DATA_ENDINGS is read row by row."""
 
 from __future__ import annotations
@@ -113,13 +113,19 @@ def _read_row(read: Read | None, row: Row, where: str) -> Item:
 
 def _file_rows(file: Path) -> Iterator[tuple[str, Row]]:
     """(where, row) for each row of JSON lines, a JSON list, a JSON object of rows by id (each gets its key as "id"), or a single JSON object."""
+    lines = ((f"{file} line {line}", row) for line, row in read_jsonl(file))
     if file.suffix != ".json":
-        yield from ((f"{file} line {line}", row) for line, row in read_jsonl(file))
+        yield from lines
         return
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as problem:
-        raise UserError(f"{file}: not valid JSON ({problem})", "the file as published", "download it again") from None
+        try:
+            yield from list(lines)  # MIRAGE's dev.json of MedMCQA is JSON lines despite its name.
+        except UserError:
+            found = f"{file}: not valid JSON ({problem})"
+            raise UserError(found, "the file as published", "download it again") from None
+        return
     if isinstance(values, dict) and all(isinstance(row, dict) for row in values.values()):
         yield from ((f"{file} key {key}", {"id": key, **row}) for key, row in values.items())
     else:

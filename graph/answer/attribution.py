@@ -22,7 +22,7 @@ from graph.types import Excerpt
 CONTEXT_WEIGHT = 0.7
 """Weight of a word that occurs in the passage's title or the preceding sentence, but not in the sentence itself."""
 QUESTION_WEIGHT_FOR_FRAGMENT, QUESTION_WEIGHT_FOR_SENTENCE = 1.0, 0.1
-"""Weights of the question's words in the scores of a fragment and of a full sentence; for a full sentence, they count little."""
+"""Weights of the question's words in the scores of a fragment and of a full sentence."""
 MIN_SHARE, MIN_QUESTION_SHARE = 0.6, 0.1
 """A quote must contain at least these shares (`_share`) of the words of the sentence that it supports and, for a fragment, of the question."""
 MAX_STATEMENTS = 100
@@ -120,7 +120,7 @@ def _refuses(statement: Statement) -> bool:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A sentence of an excerpt, the forms of its words, and those of the words in the title and the previous sentence."""
+    """A sentence of excerpt `number`, the `forms` of its words, and its `context`: the forms of the words in the title and in the previous sentence."""
 
     number: int
     unit: Unit

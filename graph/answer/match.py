@@ -7,8 +7,11 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from graph.text.word_forms import MARKS, UNSPACED
+
 HOTPOT_LABELS = frozenset({"yes", "no", "noanswer"})
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_WORD = re.compile(rf"[{UNSPACED}]|(?:(?![{UNSPACED}])\w|[{MARKS}])+")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -71,13 +74,24 @@ def hotpot_f1(answer: str, golds: Sequence[str]) -> float:
 
 
 def contains_answer(answer: str, golds: Sequence[str]) -> float:
-    """1.0 when the normalised answer contains a normalised gold answer as whole words (PopQA's accuracy, restricted to whole words).
+    """1.0 when the `match_words` of the answer contain those of a gold answer in sequence (PopQA's accuracy, restricted to whole words), else 0.0.
 
     >>> contains_answer("It was built in 1911.", ["1911"]), contains_answer("in 19112", ["1911"])
     (1.0, 0.0)
+    >>> contains_answer("他住在北京。", ["北京"]), contains_answer("Он живёт в «Москве»", ["Москве"])
+    (1.0, 1.0)
     """
-    words = f" {normalise(answer)} "
-    return float(any(f" {normalise(gold)} " in words for gold in golds if normalise(gold)))
+    words, all_gold_words = f" {' '.join(match_words(answer))} ", [" ".join(match_words(gold)) for gold in golds]
+    return float(any(f" {gold_words} " in words for gold_words in all_gold_words if gold_words))
+
+
+def match_words(text: str) -> list[str]:
+    """The words of a text, normalised and without any punctuation; in scripts without spaces, each character is a word.
+
+    >>> match_words("The “Grey-Heron”"), match_words("東京都 2020")
+    (['greyheron'], ['東', '京', '都', '2020'])
+    """
+    return _WORD.findall(normalise(text.replace("’", "'")))
 
 
 def word_f1(left: Sequence[str], right: Sequence[str]) -> float:

@@ -1,8 +1,8 @@
-"""A language model as a verifier: the prompt has passages and a sentence, and the odds of "yes" against "no" as the first word of the reply are the verdict.
+"""A language model as a verifier: the prompt contains passages and a sentence; the verdict is the odds of "yes" against "no" as the first word of the reply.
 
 SHIPPED is an adapter trained on sentences that people labelled (graph/models/support/README.md). On a CPU, OpenVINO runs it if it is installed,
-otherwise transformers. Any other model is given as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder has the
-threshold, and the numbers that turn log-odds into a probability; without it, a sentence is marked if "no" is more probable than "yes".
+otherwise transformers. Any other model is given as hf:FOLDER, hf:NAME or openvino:FOLDER. The file CALIBRATION in the model's folder contains the
+threshold and the numbers that turn log-odds into a probability; without it, a sentence is marked if "no" is more probable than "yes".
 
 Legend: n claims."""
 

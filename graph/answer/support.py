@@ -128,14 +128,14 @@ class SupportChecker:
         return [
             NotChecked(part, sentence.text, sentence.start, sentence.end, obstacle)
             for sentence in self._statements(text)
-            if (obstacle := self._obstacle(sentence)) is not None
+            if (obstacle := self.obstacle(sentence)) is not None
         ]
 
     def count_checked(self, text: str) -> int | None:
         """How many sentences of a text (with checked citations) can be judged; None without a verifier or excerpts."""
         if self._verifier is None or not self._excerpts:
             return None
-        return sum(self._obstacle(sentence) is None for sentence in self._statements(text))
+        return sum(self.obstacle(sentence) is None for sentence in self._statements(text))
 
     def share_supported(self, response: str) -> float | None:
         """The share of the judged sentences of a response (reason and answer) that the excerpts support; None if none was judged."""
@@ -147,7 +147,7 @@ class SupportChecker:
     def _judge(self, text: str) -> Iterator[tuple[Statement, float]]:
         """The sentences of a text (with checked citations) that can be judged, each with the probability that it is unsupported."""
         for sentence in self._statements(text):
-            if self._verifier is not None and self._obstacle(sentence) is None:
+            if self._verifier is not None and self.obstacle(sentence) is None:
                 yield sentence, float(self._verifier.judge([sentence.claim], self._premise(sentence))[0])
 
     def _statements(self, text: str) -> Iterator[Statement]:
@@ -157,7 +157,8 @@ class SupportChecker:
                 if not refuses(sentence.words):
                     yield sentence
 
-    def _obstacle(self, sentence: Statement) -> Obstacle | None:
+    def obstacle(self, sentence: Statement) -> Obstacle | None:
+        """Why a verifier cannot judge a sentence; None if it can."""
         words = Words.of(sentence.words)
         if sentence.is_fragment and all(words.lower[at] in POLAR for at in words.content):
             return "says too little"
@@ -437,22 +438,28 @@ ROW = '"passages" (a list of strings), "sentence" (a string) and "supported" (tr
 
 @dataclass(frozen=True)
 class SupportRow:
-    """Passages, a claim, and whether the passages support the claim."""
+    """Passages, a sentence, whether the passages support it, and the question that it answers ("": none)."""
 
     passages: tuple[str, ...]
-    claim: str
+    sentence: str
     supported: bool
     kind: str = ""
     split: str = ""
     id: str = ""
+    question: str = ""
+
+    @property
+    def claim(self) -> str:
+        """The `claim_of` the sentence."""
+        return claim_of(self.sentence, self.question)
 
 
 def support_row(row: Mapping[str, Any], where: str) -> SupportRow:
-    """Parse a row; a short sentence is joined to its question (`claim_of`). UserError naming `where` for a malformed row."""
+    """Parse a row; UserError naming `where` if it is malformed."""
     passages, sentence, question = row.get("passages"), row.get("sentence"), row.get("question")
     texts = [text for text in passages if isinstance(text, str)] if isinstance(passages, list) else []
     if texts != passages or not isinstance(sentence, str) or not isinstance(row.get("supported"), bool):
         raise UserError(f"{where}: not a labelled sentence", ROW, "fix the row")
-    claim = claim_of(sentence, question if isinstance(question, str) else "")
     kind, split, row_id = (str(row.get(name) or "") for name in ("kind", "split", "id"))
-    return SupportRow(tuple(texts), claim, row["supported"], kind, split, row_id)
+    about = question if isinstance(question, str) else ""
+    return SupportRow(tuple(texts), sentence, row["supported"], kind, split, row_id, about)

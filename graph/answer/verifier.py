@@ -42,7 +42,7 @@ class Source:
     """The words of the best one or two passage sentences for a claim. `added` counts the words that the second sentence adds; `aside` are
     the stems in brackets.
 
-    `joint` is the position of the first word of the later sentence if that refers back to the earlier one, else 0. Such a sentence does not
+    If the later sentence refers back to the earlier one, `joint` is the position of its first word, else 0. Such a sentence does not
     repeat the words that it refers to, so order and neighbours are compared only within each side of the joint.
     """
 
@@ -85,7 +85,7 @@ def asides_last(text: str) -> str:
 def best_source(
     claim: Words, sentences: Sequence[str], words_N: Sequence[Words], title_stems: Collection[str] = ()
 ) -> Source:
-    """The sentence that shares the most words with a claim and, if any sentence has at least MIN_GAIN of the words still missing, the one with the most.
+    """The sentence that shares the most words with a claim, with the sentence that adds the most of the missing words if it adds at least MIN_GAIN of them.
 
     Words of titles (`title_stems`) weigh little: every sentence of a passage is about its title, but need not name it.
     """
@@ -145,9 +145,11 @@ WINDOW_CHARS = 10_000
 
 @dataclass(frozen=True)
 class Premise:
-    """Passages to check sentences against: their units, the words of each, the stems of their titles, the `form` of
-    all stems, the lower-case text, and the wording of each passage with its title; `passages` are the title and the text of each. The words of a
-    table row, and the texts, include the header of its table.
+    """Passages to check sentences against.
+
+    `units` are the units of their texts, `words_N` the words of each unit, `titles` the stems of each title, `forms` the `form` of every stem, `text`
+    the lower-case text, `wordings` the wording of each passage with its title, and `passages` the titles and texts. The words of a table row, and
+    the texts, include the header of its table.
     """
 
     units: tuple[Unit, ...]
@@ -262,7 +264,7 @@ def _missing_words(words: Words, missing: Sequence[int], where: str) -> Iterator
 
 def _negations(words: Words, source: Words) -> Iterator[tuple[str, float]]:
     """Counts of negations: in the claim; in the source; the difference; those of the claim that the source lacks; those of the source that the claim
-    omits although it has the words near them."""
+    omits although it contains the words near them."""
 
     def negated(text: Words) -> list[set[str]]:
         return [text.neighbours(at, 1, 2) for at in text.negators]
@@ -496,7 +498,7 @@ def _load_verifier(file: Path, changed_ns: int) -> WordVerifier:
 def _second_stage(stage: Mapping[str, Any], *arrays: NDArray[np.float64]) -> SecondStage:
     """The second stage from a file; ValueError for inputs other than SECOND_STAGE, values that are not finite, or scales that are not positive."""
     if tuple(stage["inputs"]) != SECOND_STAGE or any(array.shape != (len(SECOND_STAGE),) for array in arrays):
-        raise ValueError("its second stage was trained on other inputs than this version computes")
+        raise ValueError("its second stage was not trained on the inputs that this version computes")
     weight_S, mean_S, scale_S = arrays
     second = SecondStage(weight_S, mean_S, scale_S, float(stage["bias"]))
     if not (np.isfinite([*arrays]).all() and np.isfinite(second.bias) and (second.scale_S > 0).all()):

@@ -1,5 +1,5 @@
-"""From documents to an index, start to finish: read → split and extract → encode and derive → save. After an interruption, every step resumes
-where it stopped.
+"""Builds an index from documents: reads and splits them, extracts propositions, encodes texts, derives arrays and saves them.
+After an interruption, every step resumes where it stopped.
 
 `build_index` adds documents for one caller; `edit_index` applies the edits of all waiting callers together."""
 
@@ -87,8 +87,8 @@ def build_index(
 
     With `keep`, called after `documents` are read, documents whose sources it rejects are deleted. The index does not depend on where `workers` run.
 
-    Raises UserError, leaving the index unchanged, when a document cannot be read, or when a setting outside CHANGEABLE, the
-    encoder or the extractor's model differs from that of the index. Also raises UserError when a model stops answering; `resume` then continues.
+    UserError, leaving the index unchanged, when a document cannot be read, or when a setting outside CHANGEABLE, the encoder or the
+    extractor's model differs from the index's. UserError, with all finished work saved, when a model stops answering; `resume` then continues.
     """
     folder = Path(folder)
     existed = folder.exists()
@@ -340,10 +340,12 @@ def edit_index(
     open_encoder: OpenEncoder,
     open_model: OpenModel = no_model,
     give_up: GiveUp | None = None,
+    note_stored: Callable[[], None] = lambda: None,
 ) -> list[EditResult]:
     """Apply the edits in order and derive the index once, unless they change nothing; `take` returns them once this writer's turn has come.
 
-    Raises the errors of `build_index`, for all edits together; IndexBusy if `give_up` returns True before the turn comes (graph/store/lock.py).
+    Errors are those of `build_index`, for all edits together; IndexBusy if `give_up` returns True before the turn comes (graph/store/lock.py).
+    `note_stored` is called once the edits are stored: after a later error, the next writer derives the index from them.
     """
     started = time.perf_counter()
     with open_for_writing(folder, give_up) as store:
@@ -353,6 +355,7 @@ def edit_index(
             input_hashes = imported_hashes(settings)
             outcomes = [_apply_edit(store, edit, input_hashes) for edit in edits]
             tools = open_tools(folder, store, settings, open_encoder, open_model)
+        note_stored()
         read_done = time.perf_counter()
         current = is_current(folder, store, settings)
         data = load_arrays(folder, IndexData) if current else finish_build(folder, store, tools, settings)

@@ -41,7 +41,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
     """Copy the rows of an index into a database without an index; return row counts by table. Writers of the index wait meanwhile.
 
     UserError, with nothing copied, when index.sqlite, the ledger or the feedback is damaged, when the rows of the index are already in a database, when
-    the database at `dsn` already has an index or cannot be written to, or when a document contains a NUL character, which PostgreSQL cannot store.
+    the database at `dsn` already contains an index or cannot be written to, or when a document contains a NUL character, which PostgreSQL cannot store.
     """
     database = database_of(dsn)
     if has_database(folder):
@@ -76,7 +76,7 @@ def copy_to_folder(
 ) -> dict[str, int]:
     """Copy the index in a database into a new folder, and derive its arrays there; return row counts by table.
 
-    UserError, leaving no new file, when the folder is not empty, when the database has no index or its schema is of another version, or when the
+    UserError, leaving no new file, when the folder is not empty, when the database contains no index or its schema has another version, or when the
     connection ends early. If only the arrays cannot be built, the rows remain, and `modegraph resume` continues.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):

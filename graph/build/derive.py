@@ -1,4 +1,4 @@
-"""From the store's rows to arrays: rows of the last generation are moved, changed ones are read, encoded and merged with them.
+"""Derives arrays from the store's rows: rows of the last generation are moved; changed rows are read, encoded and merged with them.
 
 A new index is built in the same way, from an empty last generation. Entities are in graph/build/derive_entities.py, terms at the end of
 this file. Legend: see graph/store/data.py; L rows of the last generation, K new rows, M occurrences, X pairs, F terms of new passages."""

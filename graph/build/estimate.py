@@ -165,7 +165,7 @@ def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
 
 
 def _lacks_vectors(folder: Path, store: Store) -> Callable[[str], bool]:
-    """Whether the texts of a stored document may lack vectors, because no generation has been derived since it was written."""
+    """A function that returns whether the texts of a stored document may lack vectors, because no generation has been derived since it was written."""
     changed = store.changed_since(read_manifest(folder).generation) if (folder / MANIFEST).exists() else None
     return (lambda source: True) if changed is None else set(changed).__contains__
 

@@ -96,7 +96,7 @@ def delete_documents(
 
 
 def _as_stored(folder: Path, known: Sequence[str], sources: Sequence[str]) -> set[str]:
-    """These sources as stored: file names of macOS are decomposed, what users type is not. UserError for one that is not known."""
+    """The sources as stored: macOS decomposes accented letters in file names, but users type composed ones. UserError if a source is unknown."""
     stored = {normalize("NFC", each): each for each in known} | {each: each for each in known}
     found = set()
     for source in sources:
@@ -242,8 +242,8 @@ def _store_damage(folder: Path) -> list[Damage]:
 def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> list[Damage]:
     """Rebuild damaged arrays from the rows, and damaged ANN indexes from their segments; return the damage found.
 
-    Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed; a new
-    ledger gets its intact calls. UserError when index.sqlite itself is missing or damaged: it cannot be rebuilt.
+    Vectors in files with a valid checksum are reused, others are encoded again. A damaged call ledger is renamed, and its
+    intact calls are copied into a new ledger. UserError when index.sqlite itself is missing or damaged: it cannot be rebuilt.
     """
     folder = Path(folder)
     damage = verify_index(folder)

@@ -151,7 +151,10 @@ def reading_facts(store: Store) -> ReadingFacts:
 def _read_each(
     workers: Workers, read_one: Callable[[PendingDocument], list[Reading]], waiting: Iterable[PendingDocument]
 ) -> Iterator[list[Reading]]:
-    """Readings of whole documents, in groups of at least `GROUP_PASSAGES`, except the last. (A `ReadDocuments` once the first two arguments are bound.)"""
+    """Readings of whole documents, in groups of at least `GROUP_PASSAGES` passages (the last may be smaller).
+
+    With the first two arguments bound, this is a `ReadDocuments`.
+    """
     groups = _batches(waiting, lambda item: len(item.passages), GROUP_PASSAGES)
     yield from workers.map(partial(_read_group, read_one), groups)
 

@@ -94,7 +94,7 @@ def follow(
 ) -> Iterator[FolderEdit]:
     """Edit the index whenever the folder has changed and settled, until `wait`, called before each check, returns False.
 
-    `note` is called for each skipped file; its document stays in the index. Raises the errors of `edit_index`.
+    `note` is called for each skipped file; its document stays in the index. Errors are those of `edit_index`.
     """
     while wait():
         changes = watched.changes()

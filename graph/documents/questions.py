@@ -93,7 +93,7 @@ def read_question_rows(source: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parse_question(row: Mapping[str, Any], where: str) -> Question:
-    """A row as a Question. UserError, naming `where`, for an invalid id, question, answer, gold id, quote, option or split; other fields are not checked."""
+    """A row as a Question; UserError, naming `where`, for an invalid value of any field but "hops"."""
     for key in ("id", "question"):
         if not isinstance(row.get(key), str) or not row[key].strip():
             found = f"{where}: {key!r} is {row.get(key)!r}"
@@ -109,6 +109,9 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
     options = row.get("options")
     if options is not None and not (isinstance(options, Mapping) and all(isinstance(o, str) for o in options.values())):
         raise UserError(f"{where}: 'options' is {options!r:.200}", 'an object like {"A": "text"}', "fix the row")
+    for key in ("type", "reasoning"):
+        if not isinstance(row.get(key) or "", str):
+            raise UserError(f"{where}: {key!r} is {row[key]!r:.200}", "a string", "fix the row")
     split = row.get("split", "test")
     if split not in SPLITS:
         raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLITS)}", "fix the row")
@@ -118,10 +121,10 @@ def parse_question(row: Mapping[str, Any], where: str) -> Question:
         answers=tuple(answers),
         gold_sources=tuple(gold),
         evidence=_quotes(evidence),
-        kind=row.get("type", ""),
+        kind=row.get("type") or "",
         hops=row.get("hops"),
         split=split,
-        reasoning=row.get("reasoning", ""),
+        reasoning=row.get("reasoning") or "",
         options=options,
         near=_quotes(near),
     )
@@ -151,12 +154,12 @@ def split_by_hash(key: str) -> str:
 
 
 def check_gold(questions: Iterable[Question], sources: Collection[str]) -> None:
-    """UserError for documents of the questions that are not in the index, since no retrieval could find them."""
+    """UserError if questions name documents that are not in the index, since no retrieval could find them."""
     check_indexed((source for question in questions for source in question.sources), sources)
 
 
 def check_indexed(named: Iterable[str], sources: Collection[str]) -> None:
-    """UserError for documents that questions name but that are not among `sources`, those of the index."""
+    """UserError if questions name documents that are not among `sources`, the documents of the index."""
     known = set(sources)
     missing = [source for source in dict.fromkeys(named) if source not in known]
     if missing:

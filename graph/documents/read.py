@@ -40,7 +40,7 @@ IGNORE_FILE = ".modegraphignore"
 
 
 def files_in(folder: Path, rules: tuple[tuple[Path, GitIgnoreSpec], ...] = ()) -> Iterator[Path]:
-    """The files below `folder` in order of name, without hidden and ignored ones; `rules` are those of the folders above.
+    """The files below `folder` in order of name, without hidden and ignored ones; `rules` are the ignore rules of the folders above.
 
     For a link to a folder and for an unreadable folder, the path itself is yielded, not its files.
     """
@@ -119,7 +119,7 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
 
 
 def present_in(source: Path) -> Callable[[str], bool]:
-    """A function that returns whether `source` has a document of a given name; its first call lists `source`.
+    """A function that returns whether `source` contains a document of a given name; its first call lists `source`.
 
     Every file counts as present, even if it cannot be read, and so does every name below a link to a folder or an unreadable folder.
     """
@@ -242,7 +242,7 @@ def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
 
 
 def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:
-    """The bytes of a file as the document `name`; UserError naming `source` for an unknown extension, or for bytes that are not in the format of that extension."""
+    """The bytes of a file as the document `name`; UserError naming `source` for an unknown extension, or for bytes in another format."""
     path = Path(name)
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:

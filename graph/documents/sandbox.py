@@ -99,7 +99,7 @@ class ParseWorker:
         if not any(text_of_page.values()):
             if len(text_of_page) < len(pages):
                 return parsed
-            found = f"{file}: tesseract finds no text on any of its pages ({len(pages)})"
+            found = f"{file}: tesseract finds no text on any page ({len(pages)} in all)"
             remedy = "name its languages (--ocr-languages), or remove it"
             raise UserError(found, f"text in the language {ocr.languages}", remedy)
         for page, text in text_of_page.items():
@@ -172,7 +172,7 @@ def _start() -> "subprocess.Popen[bytes]":
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
-    """Kill a process and those that it started, and wait for its end."""
+    """Kill a process and the processes that it started, and wait for it to end."""
     if process.poll() is None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

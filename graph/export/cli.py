@@ -27,7 +27,7 @@ def export_command(
     parquet: Annotated[
         Path | None, option("FOLDER", OUTPUT, "Write tables of nodes, occurrences and edges, for data tools.")
     ] = None,
-    html: Annotated[Path | None, option("FILE", OUTPUT, "Write a page to explore the graph, offline.")] = None,
+    html: Annotated[Path | None, option("FILE", OUTPUT, "Write a web page for exploring the graph offline.")] = None,
     postgres: Annotated[
         str | None,
         option("DSN", OUTPUT, "Write tables with vector indexes into a PostgreSQL database that has pgvector."),
@@ -141,8 +141,8 @@ def register_copy(app: typer.Typer, open_model: "OpenModel") -> None:
     def copy(src: Source, dst: Target, as_json: AsJson = False) -> None:
         """Copy an index into a PostgreSQL database, or out of one.
 
-        All rows of the index, of its call ledger and of its feedback are copied, or none. In a new folder, arrays and vectors are derived from
-        them again, as `modegraph resume` would.
+        All rows of the index, of its call ledger and of its feedback are copied, or none. In a new folder, arrays and vectors are derived again
+        from these rows, as by `modegraph resume`.
         """
         from_database, to_database = (name.startswith(SCHEMES) for name in (src, dst))
         if from_database == to_database:

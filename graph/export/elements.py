@@ -60,7 +60,7 @@ class Edge:
 
 
 def escape_key(key: str, forbidden: str) -> str:
-    """A key with the characters that the pattern `forbidden` matches, and U+FFFD itself, as U+FFFD followed by their code point.
+    """A key in which U+FFFD, the code point and ";" replace each character that the pattern `forbidden` matches, and U+FFFD itself.
 
     Different keys stay different.
 

@@ -57,4 +57,4 @@ class Reading:
 
 
 ReadDocuments = Callable[[Iterator[PendingDocument]], Iterator[list[Reading]]]
-"""An extractor: it takes pending documents as it has capacity, and yields groups of readings; each group is stored in one transaction."""
+"""An extractor: it takes pending documents whenever it has capacity, and yields groups of readings; each group is stored in one transaction."""

@@ -38,8 +38,8 @@ def share_supported(text: str, source: str) -> float:
 def best_span(proposition: str, passage: str, header: Cells = ()) -> tuple[int, int]:
     """Offsets in `passage` of the sentence (or up to 3 neighbouring ones) that shares the most words with the proposition.
 
-    A shared word weighs 1 ÷ the number of sentences that contain it; of equally good sentences, the first is chosen. The
-    whole passage if no word is shared. `header` as in `split_units`.
+    A shared word weighs 1 ÷ the number of sentences that contain it; of equally good sentences, the first is chosen. If
+    no word is shared, the span is the whole passage. `header` as in `split_units`.
     """
     units = list(split_units(passage, header))
     words = [words_of(unit.text) for unit in units]
@@ -64,7 +64,7 @@ def best_span(proposition: str, passage: str, header: Cells = ()) -> tuple[int, 
 
 
 def entities_within(text: str, entities: Sequence[str], others: Iterable[str]) -> tuple[tuple[str, ...], int]:
-    """The `entities` that are in `text`, then the `others` that are; and the number of `entities` that are not.
+    """Those of `entities`, then those of `others`, that are in `text`; and how many of `entities` are not.
 
     An entity is in a text if all of its words are; for `others`, the words must also be in sequence (spelling may differ in case,
     brackets and a leading "the").
@@ -81,10 +81,10 @@ def entities_within(text: str, entities: Sequence[str], others: Iterable[str]) -
     return distinct_entities([*present, *filter(is_present, named)]), len(entities) - len(present)
 
 
-def ends_within(fact: Fact, entities: Iterable[str]) -> bool:
+def connects_entities(fact: Fact, entities: Iterable[str]) -> bool:
     """Whether the subject and the object of a fact are two different members of `entities`.
 
-    >>> ends_within(Fact("the Lantern", "was built by", "Ada"), ("Ada", "Lantern"))
+    >>> connects_entities(Fact("the Lantern", "was built by", "Ada"), ("Ada", "Lantern"))
     True
     """
     keys = {entity_key(entity) for entity in entities}

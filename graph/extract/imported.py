@@ -13,7 +13,7 @@ from typing import Any
 from graph.errors import UserError
 from graph.extract.entities import distinct_entities, find_entities
 from graph.extract.extraction import Fact, Occurrence, PendingDocument, Reading
-from graph.extract.grounding import ends_within, entities_within, words_of
+from graph.extract.grounding import connects_entities, entities_within, words_of
 from graph.extract.rules import extract_by_rules, read_by_rules
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
@@ -37,7 +37,7 @@ class Row:
 
 
 def load_extraction(file: Path) -> dict[str, Row]:
-    """The rows by document; UserError naming the line of a malformed row or of a second row for the same document."""
+    """The rows by document; UserError, with the line, for a malformed row or a second row for the same document."""
     rows: dict[str, Row] = {}
     for line, row in read_jsonl(file):
         where = f"{file} line {line}"
@@ -109,19 +109,18 @@ def is_entity(text: str) -> bool:
 
 
 def _closest(words: set[str], candidates: Sequence[set[str]]) -> tuple[int, int]:
-    """The index of the candidate with the most of the `words` (on a tie, the first), and how many it has; (0, 0) without candidates."""
+    """The index of the candidate with the most of the `words` (on a tie, the first), and how many of them it contains; (0, 0) without candidates."""
     shared = [len(words & candidate) for candidate in candidates] or [0]
     return shared.index(max(shared)), max(shared)
 
 
 def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
-    """The sentence with its entities: the subjects and objects that are entities, and those of `entities` that are in its text.
-
-    It keeps the facts whose subject and object are two of these entities.
+    """The sentence with its entities (the subjects and objects that are entities, and those of `entities` that are in its text), and with the facts
+    whose subject and object are two of these entities.
     """
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
     found = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
-    return replace(sentence, entities=found, facts=tuple(fact for fact in facts if ends_within(fact, found)))
+    return replace(sentence, entities=found, facts=tuple(fact for fact in facts if connects_entities(fact, found)))
 
 
 def _strings(value: Any, where: str) -> tuple[str, ...]:

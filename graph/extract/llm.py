@@ -51,7 +51,7 @@ class Domain(ReplyModel):
 
 
 def infer_domain(model: LanguageModel, passages: Sequence[Passage]) -> tuple[Domain, str]:
-    """The domain of the collection from which `passages` were sampled, from one call; and, if the reply was unusable, the reason."""
+    """The domain of the collection from which `passages` were sampled, inferred by one call; and, if the reply was unusable, the reason (else "")."""
     completion = model.complete([domain_request(passages)])[0]
     if completion.finish_reason == "refused":
         return Domain(), f"refused: {completion.text}"
@@ -78,7 +78,7 @@ MIN_SUPPORT = 0.5
 """The minimum share of a proposition's words that must be in its passage or the document's title."""
 MAX_PROPOSITIONS, MAX_NAMES_PER_PROPOSITION = 64, 27
 """Bounds on lists, because a small model may repeat one name without end. Rules extract at most 13 propositions from any of 8,256 passages of
-HotpotQA (up to 200 tokens each), and no inspected proposition has more than 27 names."""
+HotpotQA (up to 200 tokens each), and no inspected proposition contains more than 27 names."""
 MAX_PROPOSITION_CHARS, MIN_COPIED_SENTENCES = 500, 3
 """The maximum length of a proposition, and the minimum number of sentences with which it counts as a copy of the passage; small
 models write such copies."""

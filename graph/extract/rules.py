@@ -92,8 +92,8 @@ def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tu
 
 
 def is_name(title: str, inner: Collection[str]) -> bool:
-    """Whether a title or heading is a name, not a topic: one of its keys is among the names in the text (`inner`), or it has several words and all
-    those of four or more letters are capitalised.
+    """Whether a title or heading is a name, not a topic: one of its keys is among the names in the text (`inner`), or it consists of several words,
+    of which all that have four or more letters are capitalised.
 
     >>> is_name("Port Ellery, Quill", {"port ellery"}), is_name("Great Orrin", ()), is_name("Leave and holidays", ()), is_name("Complaints", ())
     (True, True, False, False)
@@ -179,7 +179,7 @@ class _PronounResolver:
 
 
 def has_words(text: str) -> bool:
-    """Whether a text has two words or, in a script without spaces, as many characters as two words.
+    """Whether a text contains at least two words or, in a script without spaces, as many characters as two words.
 
     >>> has_words("Contents"), has_words("It burned."), has_words("塔"), has_words("塔は高い。")
     (False, True, False, True)

@@ -84,7 +84,7 @@ def candidates(text: str) -> Iterator[str]:
 
 def titles_within(text: str, names: Collection[str], lengths: Mapping[str, Collection[int]]) -> Iterator[str]:
     """The keys of documents' names that occur in a text: those longer than candidates (up to MAX_TITLE_WORDS words) and, in scripts without
-    spaces, those of any length; `lengths` has the lengths of the latter by their first two characters.
+    spaces, those of any length; for the latter, `lengths` maps their first two characters to their lengths.
     """
     yield from (term for term in _grams(_words(text), " ", MAX_WORDS + 1, MAX_TITLE_WORDS) if term in names)
     for run in _TITLE_RUN.findall(text.casefold()):

@@ -24,7 +24,7 @@ def find_communities(
     """The community of every node: int64[N], numbered from 0 by each community's smallest node.
 
     `graph` is symmetric with positive weights; a node without edges is a community of its own. Leiden runs until nothing changes, at
-    most `iterations` times, each starting from the previous partition.
+    most `iterations` times; each run starts from the previous partition.
     """
     import igraph
 

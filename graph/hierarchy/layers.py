@@ -2,7 +2,7 @@
 
 Layer 0 contains the passages and a summary of each large chunk; layer ℓ + 1 contains a summary of each community of two or more nodes of layer ℓ.
 A node represents propositions (its "pool"), and an extractive summary selects from its members' pools; a model, if there is one, writes the
-summary from its members' texts instead. The file begins with the reuse of the last generation's hierarchy after edits.
+summary from its members' texts instead.
 Legend: X nodes (passages, then summaries), S summaries, L nodes of one layer, Y members of groups, P passages."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

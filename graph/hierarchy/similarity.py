@@ -1,7 +1,7 @@
 """The similarity graph of one layer, and that of synonyms: the k nearest neighbours with a cosine of at least τ (GraphMPA §3.1, Eq. 1 and 3).
 
 Up to FLAT_LIMIT nodes the graph is exact and depends only on the vectors, bit for bit: every cosine that decides an edge is computed pair by
-pair, so after an edit neighbours are searched only for added nodes and for nodes that had k neighbours and lost one. Above that limit,
+pair. So after an edit, only added nodes, and nodes that had k neighbours and lost one, need a neighbour search. Above that limit,
 candidates come from a faiss inverted file (at the end of this module), some neighbours are missed, and edges of remaining nodes are
 reused: the graph depends on its history until it is rebuilt.
 Legend: N nodes, T nodes of a known graph, D dimensions, K candidates of each node, R rows to search for, B rows of a batch, O other nodes, X pairs."""

@@ -39,6 +39,10 @@ _CONDITION = re.compile(r"^\s*([\w.-]+)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*$", re.DOTA
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?")
 
 
+class NoDocumentMeets(UserError):
+    """No document meets conditions whose keys exist."""
+
+
 @dataclass(frozen=True)
 class Condition:
     """One condition on a document: its `key` compared by `operator` with `value`."""
@@ -82,7 +86,7 @@ def parse_condition(text: str) -> Condition:
 
 
 def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
-    """bool[U]: which documents meet all conditions. UserError for a key that no document has, and when no document meets them."""
+    """bool[U]: which documents meet all conditions. UserError for a key that no document has, NoDocumentMeets when no document meets them."""
     rows = [_values(data, row) for row in range(len(data.document_sources))]
     known = sorted({key for values in rows for key in values})
     for condition in conditions:
@@ -93,7 +97,8 @@ def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArr
     allowed_U = _rows_meeting(rows, conditions)
     if not allowed_U.any():
         text = " and ".join(f"{each.key}{each.operator}{each.value}" for each in conditions)
-        raise UserError(f"filter {text}: none of {len(rows):,} documents meets it", "at least one", "loosen the filter")
+        found = f"filter {text}: none of {len(rows):,} documents meets it"
+        raise NoDocumentMeets(found, "at least one", "loosen the filter")
     return allowed_U
 
 
@@ -232,7 +237,7 @@ def conceal_other_documents(full: IndexData, part: IndexData) -> IndexData:
     """`part` without the entities, topics and terms that are not used in it; term weights and normalised similarity are computed from it alone.
 
     A proposition that also occurs outside `part` keeps only the entities that its text contains, and no topic: the others may come from other documents.
-    So may the full name of an alias, which stays only if `part` also has it otherwise.
+    The full name of an alias may come from them too; it remains only if it occurs elsewhere in `part`.
     """
     shared_N = occurs_outside(full, part)
     entity_NE = without_entries(part.proposition_entity_NE, entities_of_others(part, shared_N))
@@ -275,7 +280,7 @@ def occurs_outside(full: IndexData, part: IndexData) -> NDArray[np.bool_]:
 
 def entities_of_others(part: IndexData, shared_N: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """bool: which entries of `proposition_entity_NE` may come from other documents: entities that the text does not contain, in a shared proposition or
-    as the full name of initials and a surname (`_may_be_full_name`) that the part has nowhere else.
+    as the full name of initials and a surname (`_may_be_full_name`) that occurs nowhere else in the part.
     """
     block, keys = part.proposition_entity_NE, part.entity_texts
     is_dotted_E = np.zeros(len(keys), bool)
@@ -293,7 +298,7 @@ def entities_of_others(part: IndexData, shared_N: NDArray[np.bool_]) -> NDArray[
 
 
 def _may_be_full_name(key: str, others: Iterable[str]) -> bool:
-    """Whether one of the other keys may abbreviate this one: it has a dot and the same surname.
+    """Whether one of the other keys contains a dot and ends in the surname of this one, and so may abbreviate it.
 
     >>> _may_be_full_name("jacob marlow", ["j. marlow"]), _may_be_full_name("jacob marlow", ["st. mary", "ada marlow"])
     (True, False)

@@ -163,7 +163,7 @@ class Index:
     def only(self, conditions: tuple[Condition, ...]) -> "Index":
         """The index for a reader with access only to the documents that meet all conditions; empty if none does.
 
-        Unlike that of `where`, it contains no name, term or weight from other documents (graph/index/filters.py), and is not cached.
+        Unlike the index that `where` returns, it contains no name, term or weight from other documents (graph/index/filters.py), and is not cached.
         """
         part = restrict(self.data, documents_meeting(self.data, conditions))
         return self if part is self.data else replace(self, data=conceal_other_documents(self.data, part))
@@ -308,7 +308,7 @@ class Index:
     def association_VV(self) -> sp.csr_array:
         """PropRAG's graph as a walk: edges between entities of one proposition, between synonyms, and between entities and passages.
 
-        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled, even if it is of more than one of these kinds;
+        Transition CSR[E + P, E + P], entities first. Every edge weighs 1 before rows are scaled, even if it belongs to several of these kinds;
         a proposition with more than MAX_CLIQUE_ENTITIES entities links them to its passages only.
         """
         data = self.data

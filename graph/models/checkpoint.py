@@ -41,7 +41,7 @@ ADAPTER_CONFIG = "adapter_config.json"
 MIN_CACHED_BYTES = 1 << 26
 WEIGHTS, CONFIG = "*.safetensors", "config.json"
 ORIGIN_ENTRIES = ("transformers_version", "_name_or_path")
-"""The entries of a configuration that tell where its file comes from, and nothing about the model."""
+"""The entries of a configuration that state where its file comes from, and nothing about the model."""
 TOKENIZER_FILES = (
     "tokenizer*",
     "*token*.json",
@@ -167,7 +167,7 @@ def check_base(adapter: str, base: str) -> None:
 
 
 def trained_precision(source: str) -> str | None:
-    """The number format that a model, or an adapter's base, had in training, according to its run.json; None if this names neither float32 nor bfloat16."""
+    """The number format that a model, or an adapter's base, had in training, according to its run.json; None unless it is float32 or bfloat16."""
     settings = read_json(Path(resolve(source)) / RUN_RECORD).get("settings")
     precision = settings.get("precision") if isinstance(settings, dict) else None
     return precision if precision in ("float32", "bfloat16") else None

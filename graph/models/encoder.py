@@ -102,7 +102,7 @@ FINGERPRINT_SUFFIXES = (".safetensors", ".json")
 class SentenceEncoder:
     """The encoder in a SentenceTransformer folder: float32 unit vectors, bfloat16 weights if the processor has instructions for bfloat16.
 
-    Pooling, normalisation and prompts are the folder's; without prompts in the folder, those of the model family at the end of `name` are used, if it is known.
+    Pooling, normalisation and prompts are the folder's; if it has no prompts, those of the model family named at the end of `name`, if any, are used.
     The model is loaded at the first call that needs it; counting tokens and the fingerprint need only the files.
     """
 
@@ -118,7 +118,7 @@ class SentenceEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """Hash of the folder's weights, tokenizer and settings, and of prompts that follow from its name: equal fingerprints mean equal
-        vectors (up to precision). The record of a fetch, which has the times of the files, is left out."""
+        vectors (up to precision). The record of a fetch, which contains the times of the files, is left out."""
         digest = blake2b(digest_size=16)
         files = (file for file in self._folder.rglob("*") if file.suffix in FINGERPRINT_SUFFIXES)
         for file in sorted(file for file in files if file.name != RECORD):
@@ -241,7 +241,7 @@ def reopen_encoder(spec: str, fingerprint: str) -> Encoder:
     """The encoder that another process opened as `spec`; UserError if `spec` is another encoder here, or missing."""
     encoder = open_encoder(spec)
     if encoder.fingerprint != fingerprint:
-        found = f"encoder {spec!r}: on {gethostname()} it is {encoder.fingerprint[:12]}, not {fingerprint[:12]}"
+        found = f"encoder {spec!r}: its fingerprint on {gethostname()} is {encoder.fingerprint[:12]}, not {fingerprint[:12]}"
         raise UserError(found, "the same encoder on every machine", "copy the encoder to that machine")
     return encoder
 
@@ -297,12 +297,12 @@ def _fetch(name: str, what: str = "encoder") -> Path:
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:
-    """UserError if the fingerprint of `encoder` is not `expected`, that of the index (None: no vectors yet); `prompts` are those of the index."""
+    """UserError unless `encoder` has the fingerprint `expected` that the index records (None: no vectors yet); `prompts` are the index's."""
     if expected is None or expected == encoder.fingerprint:
         return
     found = f"{folder}: made with encoder {expected[:12]}; this encoder is {encoder.fingerprint[:12]}"
     remedy = "name that encoder with --set encoder=…, or index into a new folder"
     if prompts is not None and prompts != encoder.prompts:
         found = f"{folder}: made with {describe_prompts(prompts)}; this encoder has {describe_prompts(encoder.prompts)}"
-        remedy = f"give it those prompts in {SETTINGS}, {remedy}"
+        remedy = f"set the same prompts in {SETTINGS}, {remedy}"
     raise UserError(found, "the same encoder", remedy)

@@ -42,7 +42,7 @@ def check_vocabulary(model: Any, tokenizer: Any, label: str) -> None:
         reachable |= {token for token in rowless if token in str(tokenizer.chat_template)}
     if reachable:
         raise UserError(
-            f"{label}: its tokenizer has {len(reachable):,} tokens beyond the model's {rows:,} rows, such as {min(reachable)!r}",
+            f"{label}: its tokenizer has tokens beyond the model's {rows:,} rows: {len(reachable):,}, such as {min(reachable)!r}",
             "a row of the embeddings and of the head for every token",
             "use the tokenizer that the model was saved with, or call resize_token_embeddings and train the new rows",
         )
@@ -152,8 +152,8 @@ def load_for_inference(target: str) -> tuple[Any, Any, str]:
 def _load_with_tokenizer(spec: str, where: str, base_model: str, cached: bool) -> tuple[Any, Any]:
     """The model `base_model`, with the adapter in `where` if that is another folder, and its tokenizer; `cached` avoids requests to the hub.
 
-    On a GPU, the checkpoint sets the precision. On a CPU with instructions for bfloat16, models trained with modegraph have the
-    precision of their training, and all others bfloat16; on any other CPU, float32.
+    On a GPU, the checkpoint sets the precision. On a CPU with instructions for bfloat16, models trained with modegraph run in the
+    precision of their training and all others in bfloat16; on any other CPU, all run in float32.
     """
     import torch
     from transformers import AutoModelForCausalLM

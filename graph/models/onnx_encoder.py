@@ -36,7 +36,7 @@ class OnnxEncoder:
 
 
 def open_exported(fingerprint: str) -> OnnxEncoder | None:
-    """The export of the encoder with that fingerprint; None without a usable export that can be opened, or without ONNX Runtime."""
+    """The export of the encoder with that fingerprint; None if there is no usable export, it cannot be opened, or ONNX Runtime is not installed."""
     about = read_about(fingerprint)
     if about is None or not about["usable"] or find_spec("onnxruntime") is None:
         return None
@@ -53,7 +53,7 @@ def can_export() -> bool:
 
 
 def read_about(fingerprint: str) -> dict[str, Any] | None:
-    """The record of an export, usable or not: {"format", "usable", "model_bytes"}; None without one of this format, or if the model is incomplete."""
+    """The record of an export, usable or not: {"format", "usable", "model_bytes"}; None if there is none of this format, or the model is incomplete."""
     folder = folder_of(fingerprint)
     try:
         about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))

@@ -36,7 +36,7 @@ from graph.shared.ids import checksum, content_id
 
 OPENVINO_PACKAGE = "openvino_genai"
 MatrixChanges = Mapping[str, NDArray[np.float32]]
-"""What to add to matrices of a model, by the GGUF name of the matrix."""
+"""The change to add to each matrix, by the GGUF name of the matrix."""
 OPENVINO_FOLDER, OPENVINO_MODEL = "openvino", "openvino_model.xml"
 BATCH_TOKENS = 512
 """The maximum number of prompt tokens in one prefill step: more would take more memory and save no time."""
@@ -58,7 +58,7 @@ def convert_once(
 ) -> Path:
     """`target`; if it is missing, `make` fills the subfolder `openvino` of a scratch folder in `cache`, and that subfolder becomes `target`.
 
-    What a killed conversion left is deleted first. UserError if the cache cannot be written.
+    The remains of a killed conversion are deleted first. UserError if the cache cannot be written.
     """
     if (target / OPENVINO_MODEL).is_file():
         return target
@@ -79,7 +79,7 @@ def convert_once(
 
 
 def convert_to_openvino(gguf: Path, scratch: Path, model: PretrainedModel) -> None:
-    """Write a GGUF file's model and tokenizer into the folder `openvino` of the scratch folder `scratch`.
+    """Write the model and the tokenizer of a GGUF file into the subfolder `openvino` of `scratch`.
 
     UserError if the converted model does not give the expected reply to its test question.
     """
@@ -97,7 +97,7 @@ def convert_to_openvino(gguf: Path, scratch: Path, model: PretrainedModel) -> No
 
 
 def write_openvino(gguf: Path, scratch: Path, changes: MatrixChanges) -> Any:
-    """The pipeline of a GGUF file with `changes` added to its matrices, written into the folder `openvino` of `scratch`."""
+    """The pipeline of a GGUF file with `changes` added to its matrices, written into the subfolder `openvino` of `scratch`."""
     from openvino_genai import LLMPipeline
 
     folder = scratch / OPENVINO_FOLDER

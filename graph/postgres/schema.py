@@ -86,7 +86,7 @@ def place_in_database(folder: Path, dsn: str) -> None:
     if has_database(folder):
         if (known := database_of(dsn_of(folder))) != database:
             found = f"{folder}: its rows are in {known}, not in {database}"
-            remedy = f"if that has moved, change its address in {folder / DATABASE_FILE}"
+            remedy = f"if that database has moved, change its address in {folder / DATABASE_FILE}"
             raise UserError(found, "the database that it was made with", remedy)
     elif folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         found = f"{folder}: exists, but is not an index with its rows in a database"

@@ -27,7 +27,7 @@ from graph.store.lock import GiveUp, wait_for_turn
 LEASE_S = 60.0
 POLL_S = 0.1
 STATEMENT_S = 60.0
-"""How often a writing transaction sends a statement, at least: reading a scanned document or downloading an encoder may take longer than its idle limit."""
+"""Interval at which a writing transaction sends a statement: reading a scanned document or downloading an encoder may exceed its idle limit."""
 LIMITS = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "'10min'",

@@ -1,4 +1,4 @@
-"""The probability of absence: that the documents do not cover a question, estimated from the passages retrieved for it. No model is called.
+"""The probability of absence, that is, that the documents do not cover a question; it is estimated from the retrieved passages. No model is called.
 
 Three values, each at most 1, measure how well the retrieved passages match the question (`absence_features`), on one scale for every encoder
 and collection; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`):
@@ -21,7 +21,7 @@ from graph.text.word_forms import form_of
 from graph.types import Absence, Evidence, Floats, Passage
 
 TOP_PASSAGES = 5
-"""How many of the best passages are compared with the question: as many as an answer's context has by default."""
+"""How many of the best passages are compared with the question: as many as an answer's context contains by default."""
 INTERCEPT = 9.4
 COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
 
@@ -29,7 +29,7 @@ COEFFICIENTS_F = np.array([-5.5, -1.4, -12.2])
 def judge_absence(index: Index, query: Query, evidence: Evidence, threshold: float) -> Absence | None:
     """The probability that the documents do not cover a question, given its evidence, and whether it reaches `threshold`.
 
-    None for a question about the whole collection, and for evidence of summaries only, which need not contain the words of a question.
+    None for a question about the whole collection, and for evidence that consists only of summaries, which need not contain the words of a question.
     """
     if broad_words(index, query.text) or (evidence.summaries and not evidence.passages):
         return None

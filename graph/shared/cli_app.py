@@ -85,7 +85,7 @@ class Group(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command; for one with settings, or with options that take several values, `command` makes a subclass."""
+    """A command; `command` makes a subclass for a command with settings, or with options that take several values."""
 
     several: ClassVar[Collection[str]] = ()
     """Options that take several values in a row."""

@@ -68,7 +68,7 @@ _SET = "Set one setting, overriding --config (a nested one: --set lora.rank=8). 
 Set = Annotated[list[str] | None, option("--set KEY=VALUE", INPUT, _SET)]
 _CONTEXT_SIZES = "Use only rows with this many passages in their context. Repeatable."
 ContextSizes = Annotated[list[int] | None, option("--context-size N", INPUT, _CONTEXT_SIZES, min=0)]
-_STRICT = "Exit with 1 if there was a warning, for example about a skipped file."
+_STRICT = "Exit with status 1 if there was a warning, for example about a skipped file."
 Strict = Annotated[bool, option("--strict", INPUT, _STRICT)]
 
 _ENGINE = "Where documents are split, read and encoded: local (this process) or ray (the workers of a Ray cluster)."

@@ -85,8 +85,9 @@ def read_progress(folder: Path) -> FolderProgress | None:
         return None
     start = max((number for number, row in enumerate(rows) if ABOUT in row), default=-1)
     about = rows[start][ABOUT] if start >= 0 else {}
-    last: Mapping[str, Any] = next((row for row in reversed(rows) if "step" in row), {})
-    return FolderProgress(about, last, alive, seconds_left(rows[start + 1 :]))
+    steps = [row for row in rows if "step" in row]
+    recent = [row for row in rows[start + 1 :] if "step" in row]
+    return FolderProgress(about, steps[-1] if steps else {}, alive, seconds_left(recent))
 
 
 def seconds_left(rows: list[dict[str, Any]]) -> float | None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from graph.errors import UserError
+from graph.shared.console import say
 from graph.shared.progress import PROGRESS, FolderProgress, parsed_lines, read_progress
 
 State = Literal["finished", "running", "stopped"]
@@ -53,13 +54,18 @@ FIGURE_KEYS = ("metrics", "figures")
 
 
 def find_runs(folder: Path) -> list[FoundRun]:
-    """All runs in `folder` and below it, by name; UserError if there is no such folder."""
+    """All runs in `folder` and below it, by name; one that cannot be read is skipped with a message. UserError if there is no such folder."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder", "a folder of runs", "check the path")
     runs = []
     for path, subfolders, files in os.walk(folder):
         subfolders.sort()
-        if (run := run_in(Path(path), files, folder)) is not None:
+        try:
+            run = run_in(Path(path), files, folder)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            say(f"{path}: skipped, not the record of a run ({type(problem).__name__}: {problem})")
+            continue
+        if run is not None:
             runs.append(run)
     return sorted(runs, key=lambda run: run.name)
 
@@ -76,13 +82,9 @@ def run_in(folder: Path, files: Sequence[str], root: Path) -> FoundRun | None:
 
 
 def read_record(name: str, file: Path) -> FoundRun | None:
-    """The run in a JSON record; None for a report that is not of `eval run` or `compare`; UserError if the file is not the record of a run."""
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-        return evaluation_run(name, file, record) if file.name == REPORT else training_run(name, file, record)
-    except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        found = f"{file}: not the record of a run ({type(problem).__name__}: {problem})"
-        raise UserError(found, "the file as the run wrote it", "remove it, or run again") from None
+    """The run in a JSON record; None for a report that neither `eval run` nor `compare` wrote."""
+    record = json.loads(file.read_text(encoding="utf-8"))
+    return evaluation_run(name, file, record) if file.name == REPORT else training_run(name, file, record)
 
 
 def unfinished_run(name: str, progress: FolderProgress, file: Path) -> FoundRun:
@@ -94,10 +96,10 @@ def unfinished_run(name: str, progress: FolderProgress, file: Path) -> FoundRun:
         stage=str(progress.about.get("stage", "unknown")),
         state="running" if progress.alive else "stopped",
         ended=file.stat().st_mtime,
-        settings=progress.about.get("settings", {}),
+        settings=dict(progress.about.get("settings", {})),
         figures=only_numbers(figures),
-        step=last.get("step"),
-        steps=last.get("of"),
+        step=int(last["step"]) if last else None,
+        steps=int(last["of"]) if last else None,
         seconds_left=progress.seconds_left,
     )
 
@@ -107,12 +109,12 @@ def training_run(name: str, file: Path, record: Mapping[str, Any]) -> FoundRun:
     figures: Mapping[str, Any] = next((record[key] for key in FIGURE_KEYS if key in record), {})
     return FoundRun(
         name=name,
-        stage=TRAINING_RECORDS[file.name] or record["stage"],
+        stage=TRAINING_RECORDS[file.name] or str(record["stage"]),
         state="finished",
         ended=file.stat().st_mtime,
-        settings=record["settings"],
+        settings=dict(record["settings"]),
         figures=only_numbers(figures),
-        seconds=record["train_seconds"],
+        seconds=float(record["train_seconds"]),
     )
 
 
@@ -120,7 +122,7 @@ def evaluation_run(name: str, file: Path, report: Mapping[str, Any]) -> FoundRun
     """A finished run of `eval run` or a report of `compare`; None for a report of something else."""
     ended = file.stat().st_mtime
     if "leads" in report:
-        return FoundRun(name, "eval", "finished", ended, report["settings"], dict(eval_figures(report)))
+        return FoundRun(name, "eval", "finished", ended, dict(report["settings"]), dict(eval_figures(report)))
     if "policies" in report:
         models = {policy["name"]: policy["source"] for policy in report["policies"]}
         settings = {key: report[key] for key in ("data", "split", "seed", "max_answer_tokens")} | {"models": models}

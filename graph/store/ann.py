@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from graph.errors import UserError
+from graph.errors import DamagedFile
 from graph.shared.console import say
 from graph.shared.ids import is_intact, quick_sum
 from graph.store.float16 import StoredVectors, as_float32, batches, gather_rows
@@ -51,12 +51,12 @@ class Ann:
 
     @cached_property
     def inverted(self) -> Any:
-        """The faiss index, its lists memory-mapped. UserError if the file is damaged, before faiss reads any of it."""
+        """The faiss index, its lists memory-mapped. DamagedFile if its contents have changed, before faiss reads any of it."""
         import faiss
 
         if not is_intact(self.file):
             remedy = f"run: modegraph repair {self.file.parents[1]}"
-            raise UserError(f"{self.file}: its contents have changed", "an intact ANN index", remedy)
+            raise DamagedFile(f"{self.file}: its contents have changed", "an intact ANN index", remedy)
         return faiss.read_index(str(self.file), faiss.IO_FLAG_MMAP | faiss.IO_FLAG_READ_ONLY)
 
     def search(self, query_QD: Floats, count: int, live: bytes | None = None) -> Ints:
@@ -178,7 +178,7 @@ def _ranks_of_lists(inverted: Any, vectors_RD: StoredVectors, query_QD: Floats, 
 def _recall(
     inverted: Any, vectors_RD: StoredVectors, rows_Q: Ints, query_QD: Floats, last_Q: Floats, probes: int
 ) -> float:
-    """The mean recall of the nearest rows; a row counts as one of them if its cosine with the query is at least that of the last of them, `last_Q`."""
+    """The mean recall of the nearest rows; a row counts as found if its cosine with the query is at least `last_Q`, the lowest of the exact nearest rows."""
     nearest = min(MEASURED_NEAREST, len(vectors_RD) - 1)
     found_QK = _search(inverted, query_QD, MEASURED_NEAREST + 1, probes, None)
     vectors_QKD = as_float32(vectors_RD[found_QK])

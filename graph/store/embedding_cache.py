@@ -42,7 +42,7 @@ class PendingVectors:
         self._files: list[Path] = []
         self._ids: list[IdBytes] = []
         self._sorted: KnownIds | None = None
-        with suppress(FileNotFoundError):  # a writer that finishes deletes the files, even while they are being counted
+        with suppress(FileNotFoundError):  # A writer that finishes deletes the files, even while this loop opens them.
             for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{SEGMENT_ENDING}"))):
                 self._add(file, _open_batch(file)[0])
 

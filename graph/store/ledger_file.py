@@ -23,7 +23,7 @@ CALL_COLUMNS = "key, model, text, prompt_tokens, completion_tokens, hash, micros
 CallRow = tuple[str, str, str, int, int, str, int]
 """A row: key, model, text, prompt tokens, completion tokens, hash, microseconds."""
 DAMAGED_SUFFIX = ".damaged"
-"""Suffix of the first damaged ledger; later ones get a number after it (".damaged2")."""
+"""Suffix of the first damaged ledger; for later ones, a number follows it (".damaged2")."""
 ILLEGIBLE = "SQLite cannot read it"
 _DAMAGE_CODES = {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 """SQLite's error codes for a file that is not a database, or that has damaged pages or another schema."""
@@ -86,7 +86,9 @@ def renew_ledger(ledger: Path) -> str:
         if (file := Path(f"{ledger}{suffix}")).exists():
             file.replace(f"{target}{suffix}")
     partial.replace(ledger)
-    return f"{ledger}: damaged; renamed to {Path(target).name}, and a new ledger has its {len(rows):,} intact calls"
+    return (
+        f"{ledger}: damaged; renamed to {Path(target).name}, and a new ledger contains its {len(rows):,} intact calls"
+    )
 
 
 def _intact_rows(ledger: Path) -> list[CallRow]:

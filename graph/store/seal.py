@@ -40,13 +40,13 @@ class BlockSums:
         return BlockSums(file.stat().st_size, tuple((old | new)[block] for block in range(count)))
 
     def match(self, file: Path, blocks: Iterable[int]) -> bool:
-        """Whether those of these blocks that have a checksum are unchanged."""
+        """Whether all of these blocks that have a checksum are unchanged."""
         known = [block for block in blocks if block < len(self.blocks)]
         return all(_block_sum(file, block, self.bytes - block * BLOCK_BYTES) == self.blocks[block] for block in known)
 
     @property
     def text(self) -> str:
-        """The content of the seal: all checksums, and a checksum of those."""
+        """The content of the seal: all checksums, and a checksum of this list."""
         body = "\n".join([f"{_HEAD} {BLOCK_BYTES} bytes, {self.bytes} in all", *self.blocks])
         return f"{body}\n{xxhash.xxh3_128_hexdigest(body.encode())}"
 

@@ -77,7 +77,7 @@ Sentence = Annotated[str, at_most("maxLength", MAX_SENTENCE_CHARS)]
 def strict_schema(kind: type[BaseModel], **narrower: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON schema for a server to enforce: every field required, no others; `narrower` maps fields to further keywords that restrict their values.
 
-    Fields with SkipJsonSchema are not requested, but read from a reply that has them.
+    Fields with SkipJsonSchema are not requested, but are read from a reply that contains them.
     """
     schema = kind.model_json_schema(mode="serialization")
     for name, keywords in narrower.items():

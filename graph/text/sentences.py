@@ -124,7 +124,7 @@ _CELL = re.compile(r"(?:\\\||[^|])+")
 
 
 def _is_header(row: str, following: str, header: Cells) -> bool:
-    """Whether a row is a header: one with a rule below it, or the first row of a table that has more than a title (one text, in its first column)."""
+    """Whether a row is a header: one with a rule below it, or the first row of a table, if it contains more than a title (one text, in the first column)."""
     if _RULE.match(row):
         return False
     if is_row(following) and _RULE.match(following):
@@ -209,7 +209,7 @@ def is_complete(text: str) -> bool:
 
 
 def is_row(line: str) -> bool:
-    """Whether a line is a row of a table: it starts with a bar and has at least two.
+    """Whether a line is a row of a table: it starts with a bar and contains at least two.
 
     >>> is_row("| a | b |"), is_row("a | b")
     (True, False)

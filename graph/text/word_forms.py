@@ -170,7 +170,7 @@ def form_of(term: str) -> str:
 
 
 def is_name(word: str) -> bool:
-    """Whether a word has a capital, a digit, or a full stop inside the word.
+    """Whether a word contains a capital, a digit, or a full stop between letters or digits.
 
     >>> [word for word in ("Ada's", "B12", "fool.com", "café", "end.", "кот") if is_name(word)]
     ["Ada's", 'B12', 'fool.com']

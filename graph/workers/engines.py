@@ -1,9 +1,9 @@
 """The workers of one command, by engine name: `local` is this process, `ray` a cluster.
 
-With Ray there are a connection to the cluster, pools of workers in it, and one process that feeds them and collects results in order.
+With Ray, this process connects to the cluster, sends batches to pools of workers in it, and collects the results in order.
 A cluster is either started for one command (with a token, on loopback only, without dashboard or statistics) or already running. Workers
-are actors, started on demand, that cache the functions and models that they loaded; Ray restarts one whose process or machine was lost, and
-resends its batches."""
+are actors, started on demand, that cache the functions and models that they loaded; Ray restarts a worker whose process or machine was lost,
+and resends its batches."""
 
 import os
 import secrets

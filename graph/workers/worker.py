@@ -26,7 +26,10 @@ class Worker:
         return socket.gethostname(), code_hash()
 
     def run(self, key: str, function: Sequence[Any], batch: Any) -> Any:
-        """Apply the function with hash `key` to a batch; `function` contains a reference to its bytes, fetched once. DiskFull if this machine's disk is full."""
+        """Apply the function with hash `key` to a batch; `function` contains a reference to its bytes, which are fetched once.
+
+        DiskFull if this machine's disk is full.
+        """
         import ray
 
         from graph.shared.disk import report_full_disk

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data_synth.questions.by_rules import UNANSWERABLE, template_questions
-from data_synth.questions.make import QuestionSpec, question_rows
+from data_synth.questions.make import QuestionSpec, candidate_rows
 from data_synth.questions.question_form import question_to_json
 from data_synth.reading.reading_rows import passage_with_answer, set_of_index
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, normalise_question
@@ -120,7 +120,7 @@ def teacher_rows(
     spec = QuestionSpec(settings.max_questions, (1,), settings.seed)
     search = parse_settings(RetrieveSettings, {"top_k": PASSAGES_SEARCHED}, "tune")
     deadline = time.monotonic() + seconds
-    candidates = question_rows(index, spec, teacher, judge, search)
+    candidates = candidate_rows(index, spec, teacher, judge, search)
     return [
         row if isinstance(row, Dropped) else question_to_json(row)
         for row in takewhile(lambda _: time.monotonic() < deadline, candidates)

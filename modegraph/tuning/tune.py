@@ -20,7 +20,7 @@ from graph.shared.ids import checksum, content_id
 from graph.shared.jsonl import append_jsonl, write_json
 from graph.shared.progress import check_idle, note_progress, report_progress
 from graph.types import Document
-from modegraph.arguments import Documents, documents_of, show_progress, skip_log
+from modegraph.arguments import Documents, documents_of, public_call, skip_log
 from modegraph.indexes import LIMITS, OCR, Index
 from modegraph.train import Config, settings_of
 from modegraph.tuning.gate import judge
@@ -76,13 +76,13 @@ def tune(
     Finished steps of an earlier, interrupted call with the same arguments are reused. UserError for documents that cannot be split or give
     too few questions, for a model that cannot be trained, for too few hours, and for a folder with other contents.
     """
-    with show_progress(progress):
+    with public_call(progress):
         return run_tune(documents, local_path(out), settings_of(TuneSettings, "tune", config, None, settings))
 
 
 def plan_tune(documents: Documents, *, config: Config = None, progress: bool = False, **settings: Any) -> TunePlan:
     """The plan of `tune` with the same arguments: its steps and the longest time that each may take; nothing is written."""
-    with show_progress(progress):
+    with public_call(progress):
         return plan_run(documents, settings_of(TuneSettings, "tune", config, None, settings))
 
 

@@ -3,7 +3,7 @@
 Passages matter more than earlier turns, but a follow-up cannot be understood without the turn before it. So earlier turns may take a quarter
 of the space; the best passages come next and, if all of them fit, further turns fill the rest. The oldest turns and the worst passages are
 left out; if no passage fits together with the turns, all turns are left out. A chat client's own task (Open WebUI's "### Task:": a title,
-tags, follow-up questions) is passed on without a search, and its history is cut from the oldest end."""
+tags, follow-up questions) is passed on without a search; only the oldest part of its history may be left out."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Prompt:
 
     @property
     def found_nothing(self) -> bool:
-        """Whether a question has no excerpts (nothing found, or judged absent from the documents), so that the model is not called."""
+        """Whether a question has no excerpts: nothing was found, or the answer was judged absent from the documents."""
         return self.intent != "remark" and not self.ranked
 
     def messages(self) -> list[Message]:

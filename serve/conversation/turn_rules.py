@@ -1,15 +1,16 @@
 """The intent of a turn, and whether its question stands alone, decided by rules from its words.
 
 `intent` is what a turn asks for: an answer from the documents, the last answer in another form, or nothing (a remark). A turn is a question
-unless it consists only of words from closed lists, or has no words ("👍"). `dependence` is whether a question depends on earlier turns: it
-does if it is a fragment ("And the second one?"), if it has a pronoun without an antecedent ("Who bred it?"), or if it has few content
-words and no name. Except for some words of thanks, the lists are English; whether a question in another language may depend on earlier turns is
-decided by its length (`is_short`). When in doubt, a turn is a question that stands alone."""
+unless it consists only of words from closed lists (and, in a request, counts), or has no words ("👍"). `dependence` is whether a question
+depends on earlier turns: it does if it is a fragment ("And the second one?"), if it has a pronoun without an antecedent ("Who bred it?"),
+or if it has few content words and no name. Except for some words of thanks, the lists are English; whether a question in another language
+may depend on earlier turns is decided by its length (`is_short`). When in doubt, a turn is a question that stands alone."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Literal
 
 from graph.text.word_forms import MARKS, unspaced_runs
@@ -37,8 +38,10 @@ _REMARK_FILLERS = _set(
 _REQUEST = _set(
     """again brief briefer briefly bullet bullets clearer concise continue detail detailed details elaborate expand formal list longer
     paraphrase repeat rephrase reword rewrite sentence sentences short shorten shorter simple simpler simplify simply summarise
-    summarize summary sure table tl tldr translate translation words
-    arabic bengali bulgarian chinese croatian czech danish dutch english estonian finnish french german greek hebrew hindi hungarian
+    summarize summary sure table tl tldr translate translation words"""
+)
+_LANGUAGES = _set(
+    """arabic bengali bulgarian chinese croatian czech danish dutch english estonian finnish french german greek hebrew hindi hungarian
     icelandic indonesian irish italian japanese korean latin latvian lithuanian norwegian persian polish portuguese romanian russian
     serbian slovak slovenian spanish swahili swedish thai turkish ukrainian urdu vietnamese welsh"""
 )
@@ -47,7 +50,13 @@ _REQUEST_FILLERS = _set(
     little make me more much my now of ok okay on one only or other paragraph please point points previous put same say so tell that
     the them then this three to two up use using version very want with would write you your"""
 )
-_REQUEST_PHRASES = frozenset({"explain that", "explain it", "go on", "tell me more", "what do you mean"})
+_REQUEST_PHRASES = frozenset({"explain that", "explain it", "go on", "tell me more", "what do you mean"}) | {
+    f"explain{what} like i'm {age}" for what in ("", " it", " that") for age in ("5", "five")
+}
+_LANGUAGE_MARKERS = _set("in into please to use")
+"""Words without which the name of a language probably means a people ("And the Dutch?")."""
+_MAX_COUNT_DIGITS = 3
+"""The largest number of digits of a count ("in 100 words"); a longer number may be a year."""
 
 
 def intent(text: str) -> Intent:
@@ -64,8 +73,16 @@ def intent(text: str) -> Intent:
     phrase = " ".join(words)
     if phrase == "got it" or (_made_of(words, _REMARK, _REMARK_FILLERS) and "?" not in text):
         return "remark"
-    is_request = phrase in _REQUEST_PHRASES or _made_of(words, _REQUEST, _REQUEST_FILLERS)
+    required = _REQUEST | _LANGUAGES if _asks_for_language(words) else _REQUEST
+    others = [word for word in words if not (word.isdecimal() and len(word) <= _MAX_COUNT_DIGITS)]
+    is_request = phrase in _REQUEST_PHRASES or _made_of(others, required, _REQUEST_FILLERS | _LANGUAGES)
     return "request" if is_request else "question"
+
+
+def _asks_for_language(words: list[str]) -> bool:
+    """Whether a language in `words` is that of the requested answer ("in Dutch"), not a people ("the Dutch")."""
+    names_people = any(first == "the" and second in _LANGUAGES for first, second in pairwise(words))
+    return not names_people and not _LANGUAGE_MARKERS.isdisjoint(words)
 
 
 def _made_of(words: list[str], required: frozenset[str], fillers: frozenset[str]) -> bool:

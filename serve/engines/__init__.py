@@ -128,7 +128,7 @@ def kind_of(spec: str) -> tuple[str, str]:
         if Path(spec).is_dir():
             found = f"model {spec!r}: a model of the catalogue, but also a folder in the working directory"
             remedy = f"give hf:./{spec} for the folder; for the catalogue's model, rename the folder"
-            raise UserError(found, "a name that means one of them", remedy)
+            raise UserError(found, "a name that means only one of the two", remedy)
         kind = fastest_kind()
         return "hf" if spec in ADAPTERS and kind != "openvino" else kind, spec
     kind, _, target = spec.partition(":")

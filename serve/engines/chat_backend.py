@@ -70,7 +70,7 @@ class ChatBackend:
     """
 
     models: tuple[str, ...] = ()
-    """The model names that clients may request; the first is the base model."""
+    """The model names that clients may request; the first is the default."""
 
     async def start(self) -> None:
         """Start the engine, if it is not running already."""

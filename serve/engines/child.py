@@ -37,14 +37,19 @@ PROCESS_GROUP_GUARD = Path(__file__).with_name("process_group_guard.py")
 class ServerSpec(Protocol):
     """A server to run. It listens on 127.0.0.1, answers /health with 200 once it is ready, and requires the `key` of its `environment` as a bearer token.
 
-    `engine` is its display name, `name` the name that its model is served under, `spec_text` the model's SPEC, for messages, and `remedy` what to do
-    when the server does not start.
+    `engine` is its display name, `name` the name that its model is served under, `adapters` the folders or files of its adapters by name, `default` the
+    name of the adapter that clients get by default ("": the model itself), `spec_text` the model's SPEC, for messages, and `remedy` what to do when the
+    server does not start.
     """
 
     @property
     def engine(self) -> str: ...
     @property
     def name(self) -> str: ...
+    @property
+    def adapters(self) -> Mapping[str, Path]: ...
+    @property
+    def default(self) -> str: ...
     @property
     def spec_text(self) -> str: ...
     @property
@@ -184,6 +189,11 @@ class CommandServer:
             )
         atexit.register(self.close)
         say(f"starting {spec.engine} for {spec.name}")
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server's process has ended."""
+        return self._process.poll() is not None
 
     def close(self) -> None:
         """Stop the guard, and wait until the server has exited; the log is kept if the server had already exited or never answered."""

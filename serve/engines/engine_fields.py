@@ -7,7 +7,7 @@ each version adds more.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
@@ -24,6 +24,24 @@ MAX_DEPTH = 64
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 SCHEMA_TEXT_FIELDS = ("json", "structural_tag")
 """Fields of structured outputs that may contain a schema as a string."""
+NEUTRAL_VALUES: Mapping[str, Any] = {
+    "logprobs": False,
+    "top_logprobs": 0,
+    "return_tokens_as_token_ids": False,
+    "response_format": {"type": "text"},
+    "tools": [],
+    "tool_choice": "none",
+    "parallel_tool_calls": True,
+    "include_reasoning": True,
+    "ignore_eos": False,
+    "include_stop_str_in_output": False,
+    "skip_special_tokens": True,
+    "use_beam_search": False,
+    "add_generation_prompt": True,
+    "continue_final_message": False,
+    "min_tokens": 0,
+}
+"""Values that change nothing, so that they are accepted even if the engine does not support the field."""
 
 
 class Tool(BaseModel):

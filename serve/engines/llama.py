@@ -34,7 +34,7 @@ SLOTS = 4
 CONTEXT_TOKENS = 8192
 """Context tokens shared by all running requests; one request may use them all."""
 CACHE_MIB = 256
-"""Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill. Only without adapters:
+"""Cache for prompts beyond those in the slots, so that a second question about the same passages needs no new prefill. Used only without adapters:
 llama.cpp restores a prompt's cache no matter which adapter computed it (llama.cpp issue 26207)."""
 REPLY_TIMEOUT_S = 3600.0
 ADAPTER_PREFIX = "adapter-"
@@ -43,11 +43,12 @@ ADAPTER_PREFIX = "adapter-"
 
 @dataclass(frozen=True)
 class LlamaSpec:
-    """A server to run: a GGUF file, the name it is served under, and GGUF adapters by name."""
+    """A server to run: a GGUF file, the name it is served under, GGUF adapters by name, and the default adapter ("": the file without adapters)."""
 
     file: Path
     name: str
     adapters: Mapping[str, Path]
+    default: str = ""
     engine = "llama.cpp"
     remedy = f"check that the file is a language model that {PACKAGE} supports"
 
@@ -104,11 +105,12 @@ def read_llama(target: str, adapters: Mapping[str, Path]) -> LlamaSpec:
         name = file.stem if file == Path(target).expanduser() else Path(target).resolve().name
     adapter_files = {adapter: gguf_file(path, f"--adapter {adapter}={path}") for adapter, path in adapters.items()}
     check_adapter_names(name, adapter_files)
+    default = ""
     if (base := _base_of(file)) is not None:
-        adapter_files = {name: file, **adapter_files}
+        default, adapter_files = name, {name: file, **adapter_files}
         file, name = base
         check_adapter_names(name, adapter_files)
-    return LlamaSpec(file.resolve(), name, {adapter: path.resolve() for adapter, path in adapter_files.items()})
+    return LlamaSpec(file.resolve(), name, {each: path.resolve() for each, path in adapter_files.items()}, default)
 
 
 def gguf_file(path: Path, label: str, others: str = "") -> Path:
@@ -171,6 +173,11 @@ class ServedLlamaModel(LlamaModel):
         self.key = self._server.key
         weakref.finalize(self, self._server.close)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server's process has ended, so that the model has to be opened again."""
+        return self._server.has_ended
+
     def wait(self) -> None:
         """Return once the server answers; UserError when it does not start."""
         self._server.wait()
@@ -197,12 +204,12 @@ _OPEN: weakref.WeakValueDictionary[tuple[Path, ...], ServedLlamaModel] = weakref
 
 
 def open_llama(target: str) -> ServedLlamaModel:
-    """A model with its own server, or the open model that has the same files; UserError as in `read_llama`."""
+    """A model with its own server, or the open model that has the same files and whose server runs; UserError as in `read_llama`."""
     spec = read_llama(target, {})
     files = (spec.file, *spec.adapters.values())
     model = _OPEN.get(files)
-    if model is None:
-        served_as = next(iter(spec.adapters), spec.name)
-        model = _OPEN[files] = ServedLlamaModel("+".join(model_name(str(file)) for file in files), spec, served_as)
+    if model is None or model.has_ended:
+        name = "+".join(model_name(str(file)) for file in files)
+        model = _OPEN[files] = ServedLlamaModel(name, spec, spec.default or spec.name)
         model.form = answer_form(files[-1].parent)
     return model

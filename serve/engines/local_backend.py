@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from graph.errors import UserError
 from graph.types import Completion, CompletionRequest, LanguageModel, Message
 from serve.engines.chat_backend import Body, ChatBackend, head_of
+from serve.engines.engine_fields import NEUTRAL_VALUES
 from serve.engines.local import LocalModel, Sampling
 from serve.http.errors import ApiError
 
@@ -23,24 +25,6 @@ LOGPROBS = frozenset({"logprobs", "top_logprobs", "return_tokens_as_token_ids"})
 """Fields supported only for models that return log-probabilities, in requests that are not streamed and have no stop string."""
 WITHOUT_EFFECT = frozenset({"user", "metadata", "store", "service_tier", "safety_identifier", "prompt_cache_key"})
 """Fields that are accepted and ignored, since they have no effect on the text."""
-NEUTRAL_VALUES: Mapping[str, Any] = {
-    "logprobs": False,
-    "top_logprobs": 0,
-    "return_tokens_as_token_ids": False,
-    "response_format": {"type": "text"},
-    "tools": [],
-    "tool_choice": "none",
-    "parallel_tool_calls": True,
-    "include_reasoning": True,
-    "ignore_eos": False,
-    "include_stop_str_in_output": False,
-    "skip_special_tokens": True,
-    "use_beam_search": False,
-    "add_generation_prompt": True,
-    "continue_final_message": False,
-    "min_tokens": 0,
-}
-"""Values with which unsupported fields are accepted, since they change nothing."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,8 @@ class LocalBackend(ChatBackend):
 
     async def stream(self, body: Body) -> AsyncIterator[dict[str, Any]]:
         model = self._models_by_name[body["model"]]
-        return self._chunks(read_request(body, model.reply_opening, model.takes_schema), body)
+        chunks = self._chunks(read_request(body, model.reply_opening, model.takes_schema), body)
+        return _preceded_by(await anext(chunks), chunks)
 
     async def respond(self, body: Body) -> Response:
         raise ApiError(404, "no_responses", "this engine has no /v1/responses; use /v1/chat/completions")
@@ -101,14 +86,16 @@ class LocalBackend(ChatBackend):
     def language_model(self, model: str) -> LanguageModel:
         return self._models_by_name[model]
 
-    async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncIterator[dict[str, Any]]:
-        """The chunks of one choice after another; text is sent as soon as it can no longer change."""
+    async def _chunks(self, generation: GenerationRequest, body: Body) -> AsyncGenerator[dict[str, Any]]:
+        """The chunks of one choice after another, the first after the model has accepted the request; text is sent as soon as it can no longer change."""
         model = self._models_by_name[body["model"]]
         head, completions = head_of(body, "chat.completion.chunk"), []
         for index, request in enumerate(generation.choices):
-            sent = ""
-            yield _chunk(head, index, {"role": "assistant", "content": ""})
+            sent: str | None = None
             async for output in _generate(model, request, generation):
+                if sent is None:
+                    sent = ""
+                    yield _chunk(head, index, {"role": "assistant", "content": ""})
                 text = generation.cut(output.text if isinstance(output, Completion) else output)
                 if not isinstance(output, Completion):
                     text = settled_text(text, generation.stops)
@@ -119,6 +106,13 @@ class LocalBackend(ChatBackend):
                     completions.append(output)
                     yield _chunk(head, index, {}, generation.finish_reason(output))
         yield {**head, "choices": [], "usage": _usage(completions)}
+
+
+async def _preceded_by(first: dict[str, Any], rest: AsyncGenerator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    async with aclosing(rest):
+        yield first
+        async for chunk in rest:
+            yield chunk
 
 
 async def _logprobs(model: LocalModel, request: CompletionRequest, ids: list[int], body: Body) -> dict[str, Any]:
@@ -153,7 +147,7 @@ async def _generate(
         if generated is not None:
             generated[:] = ids
         nonlocal stopped
-        text = model.text_of(ids).lstrip()
+        text = model.text_of(model.up_to_stop(ids)).lstrip()
         stopped = generation.cut(text) != text
         loop.call_soon_threadsafe(texts.put_nowait, text)
         return closed or stopped

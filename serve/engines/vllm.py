@@ -37,13 +37,16 @@ ONE_PROCESS = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
 @dataclass(frozen=True)
 class VllmSpec:
-    """A server to run: the model (a folder or a hub name), its served name, adapters by name, the Python of vLLM's environment, and further arguments."""
+    """A server to run: the model (a folder or a hub name), its served name, adapters by name, the Python of vLLM's environment, further arguments, and the
+    default adapter ("": the model without adapters).
+    """
 
     model: str
     name: str
     adapters: Mapping[str, Path]
     python: str
     extra: tuple[str, ...] = ()
+    default: str = ""
     engine = "vLLM"
     remedy = f"set {PYTHON} to the Python of vLLM's environment"
 
@@ -80,8 +83,15 @@ class VllmSpec:
 
 
 def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Sequence[str]) -> VllmSpec:
-    """A checked spec; UserError for a missing folder, adapter or Python, for a rank above vLLM's limit, or for an adapter with the name of the model."""
-    folder = Path(resolve(target)).expanduser()
+    """A checked spec; for an adapter as `target`, that of its base with the adapter as the default.
+
+    UserError for a missing folder, adapter or Python, for a rank above vLLM's limit, or for an adapter with the name of the model.
+    """
+    folder, name = Path(resolve(target)).expanduser(), public_name(target)
+    check_adapter_names(name, adapters)
+    if (folder / ADAPTER_CONFIG).is_file():
+        base = read_spec(adapter_base(str(folder)), {name: folder, **adapters}, python, extra)
+        return replace(base, default=name)
     if not folder.is_dir() and (target.startswith((".", "/", "~")) or target.count("/") > 1):
         raise UserError(f"vllm:{target}: no such folder", "a model's folder or a hub name", "check the path")
     if not os.access(python, os.X_OK):
@@ -89,8 +99,6 @@ def read_spec(target: str, adapters: Mapping[str, Path], python: str, extra: Seq
         raise UserError(f"{python}: no such program", "the Python of vLLM's environment", remedy)
     if adapters:
         max_lora_rank(adapters)
-    name = public_name(target)
-    check_adapter_names(name, adapters)
     return VllmSpec(str(folder.resolve()) if folder.is_dir() else target, name, dict(adapters), python, tuple(extra))
 
 
@@ -164,16 +172,11 @@ def open_vllm(target: str) -> VllmModel:
 
 
 def _start_model(target: str) -> VllmModel:
-    folder = Path(resolve(target)).expanduser()
-    if (folder / ADAPTER_CONFIG).is_file():
-        name = folder.resolve().name
-        server = CommandServer(spec_of(adapter_base(str(folder)), {name: folder}))
-    else:
-        server = CommandServer(spec_of(target, {}))
-        name = server.name
+    spec = spec_of(target, {})
+    server = CommandServer(spec)
     server.wait()
-    model = VllmModel(model_name(resolve(target)), server, name)
-    model.form = answer_form(folder)
+    model = VllmModel(model_name(resolve(target)), server, spec.default or spec.name)
+    model.form = answer_form(target)
     return model
 
 

@@ -1,6 +1,6 @@
 """Errors in the form that OpenAI's clients expect: {"error": {"message", "type", "param", "code"}} and a status.
 
-No message contains a key or an internal address; only the text of a UserError is passed on unchanged.
+No message contains a key or an internal address; only the text of a UserError that the request caused is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import Scope
 
-from graph.errors import DiskFull, ModelUnavailable, Unavailable, UserError
+from graph.errors import DamagedFile, DiskFull, ModelUnavailable, Unavailable, UserError
 from serve.http.encoding import AsciiJSONResponse
 
 LOG = logging.getLogger("modegraph.serve")
@@ -82,13 +82,18 @@ def model_unavailable(message: str) -> ApiError:
 
 
 def unavailable_as_api_error(problem: Unavailable) -> ApiError:
-    """503 because a model or the index's database does not answer, or because the disk is full; the cause appears only in the log."""
+    """503 because a model or the index's database does not answer, or because the disk is full; 500 for a damaged file of the server.
+
+    The cause appears only in the log.
+    """
     LOG.error("%s", problem)
+    if isinstance(problem, DamagedFile):
+        return ApiError(500, "damaged_file", "a file of the server is damaged; the server's log names it")
     if isinstance(problem, ModelUnavailable):
         return model_unavailable("a language model that the request needs does not answer; try again later")
-    code, message = "store_unavailable", "the database of the index does not answer: nothing was written"
+    code, message = "store_unavailable", "the database of the index does not answer"
     if isinstance(problem, DiskFull):
-        code, message = "disk_full", "the disk of the index is full: no data is lost"
+        code, message = "disk_full", "the disk of the index is full"
     return ApiError(503, code, f"{message}; search still works; try again later", headers={"Retry-After": "10"})
 
 
@@ -106,6 +111,26 @@ def lacks_scope(scope: str) -> ApiError:
 def internal_error() -> ApiError:
     """500 for an unexpected exception, which the caller logs."""
     return ApiError(500, "internal_error", "the server failed; the cause is in its log")
+
+
+class NotInUse(ApiError):
+    """A change that is stored, but could not be put into use yet."""
+
+
+def failed_write(problem: Exception, stored: bool) -> ApiError:
+    """The error for a change that failed with `problem`; NotInUse if the change is `stored`.
+
+    What a client can get wrong is checked before a write, so the cause is the server's; it appears only in the log.
+    """
+    if isinstance(problem, Unavailable):
+        error = unavailable_as_api_error(problem)
+    else:
+        LOG.error("a write failed: %s", problem, exc_info=None if isinstance(problem, UserError) else problem)
+        error = internal_error()
+    if not stored:
+        return error
+    message = f"{error.message}; the change is stored, but not in use yet: send the request again later"
+    return NotInUse(error.status, error.code, message, headers=error.headers)
 
 
 def not_supported(field: str, reason: str) -> ApiError:

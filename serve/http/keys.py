@@ -33,7 +33,7 @@ ACCESS_FIELD = "modegraph.access"
 
 @dataclass(frozen=True)
 class Access:
-    """The rights of the key named `key`: it covers those documents of `collections` (None: all) that meet every condition in `where`."""
+    """The rights of the key named `key`, for those documents of `collections` (None: all) that meet every condition in `where`."""
 
     key: str = ""
     key_id: str = ""

@@ -1,6 +1,6 @@
 """The access log (method, route, status, milliseconds, error code and key name of each request that `OverflowMiddleware` lets through) and the audit log.
 
-The audit log has one line of JSON for each addition or deletion of documents that reaches its route, whether done,
+The audit log contains one line of JSON for each addition or deletion of documents that reaches its route, whether done,
 refused or failed; the line is on disk before the client gets the response. A request whose key lacks the scope `write` does not reach the route."""
 
 from __future__ import annotations
@@ -63,18 +63,16 @@ class AuditLog:
     """Appends lines to `file`; does nothing if it is None."""
 
     def __init__(self, file: Path | None) -> None:
+        self._file = file
         try:
-            self._file = file.open("a", encoding="ascii") if file is not None else None
+            if file is not None:
+                file.open("a").close()
         except OSError as problem:
             raise UserError(f"{file}: {problem.strerror}", "a writable file", "check --audit-log") from None
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
     def record(self, key: str, key_id: str, collection: str, action: str, sources: Sequence[str], outcome: str) -> None:
-        """Log a change, or an attempt at one. `key` is "" unless a key of the key file was used; `outcome` is "done", an error code, "failed" or
-        "gone" (cancelled).
+        """Log a change, or an attempt at one. `key` is "" unless a key of the key file was used; `outcome` is "done", "stored" (but not in use yet), an
+        error code, "failed" or "gone" (cancelled before it began).
         """
         if self._file is None:
             return
@@ -87,6 +85,7 @@ class AuditLog:
             "sources": list(sources),
             "outcome": outcome,
         }
-        self._file.write(json.dumps(line) + "\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with self._file.open("a", encoding="ascii") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

@@ -97,6 +97,12 @@ class ServerSettings(Settings):
     )
     otlp_endpoint: str | None = Field(None, description="base address of the OpenTelemetry collector for spans")
 
+    @field_validator("api_key")
+    @classmethod
+    def _without_newline(cls, key: SecretStr | None) -> SecretStr | None:
+        """The key without white space at its ends: a key read from a file usually ends with a newline, which no header can contain."""
+        return None if key is None else SecretStr(key.get_secret_value().strip())
+
     @field_validator("otlp_endpoint")
     @classmethod
     def _check_collector(cls, url: str | None) -> str | None:
@@ -116,8 +122,11 @@ class ServerSettings(Settings):
 
     @model_validator(mode="after")
     def _check_protection(self) -> "ServerSettings":
-        if self.api_key is not None and not self.api_key.get_secret_value().strip():
+        key = "" if self.api_key is None else self.api_key.get_secret_value()
+        if self.api_key is not None and not key:
             raise ValueError("the API key is empty: give a key, or leave it out")
+        if not (key.isascii() and key.isprintable()):
+            raise ValueError("the API key has characters that clients cannot send: use printable ASCII characters")
         if self.api_key is None and self.keys is None and not is_loopback(self.host):
             raise ValueError(
                 f"host {self.host} can be reached from other machines: give --api-key or --keys, or stay on 127.0.0.1"

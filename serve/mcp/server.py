@@ -87,7 +87,7 @@ class _Handlers:
         except Unavailable as problem:
             return self._counted_error(unavailable_as_api_error(problem))
         except UserError as problem:
-            return _error_result(str(problem))
+            return self._counted_error(ApiError(400, "bad_value", str(problem)))
         except Exception:
             LOG.exception("the tool %s failed", tool.name)
             return self._counted_error(internal_error())

@@ -14,13 +14,14 @@ from urllib.parse import quote, unquote
 
 from mcp.types import Tool as ListedTool
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from starlette.requests import Request
 
 from graph.answer.attribution import Quote
 from graph.answer.context import of_passage
 from graph.answer.support import NotChecked, Unsupported
 from graph.shared.modes import Mode
+from graph.shared.pages import PAGE_STARTS
 from graph.types import Document, Evidence, Passage
 from serve.citations import passage_url
 from serve.http.encoding import StrictModel, Text
@@ -42,9 +43,15 @@ Collection = Annotated[
 
 
 class Arguments(StrictModel):
-    """Arguments of every tool."""
+    """Arguments of every tool. An optional argument that is null or "" counts as omitted, since language models often fill in all of them."""
 
     collection: Collection = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_empty(cls, values: dict[str, Any]) -> dict[str, Any]:
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {name: value for name, value in values.items() if name not in optional or value not in (None, "")}
 
 
 class Search(Arguments):
@@ -82,12 +89,8 @@ class FetchArguments(Arguments):
     )
 
 
-class AddArguments(NewDocument):
+class AddArguments(NewDocument, Arguments):
     """A document to add, and its collection."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    collection: Collection = None
 
 
 class DocumentText(BaseModel):
@@ -310,6 +313,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> FetchedText:
     start = arguments.start if arguments.start is not None else passage.start if passage is not None else 0
     part = text[start : start + FETCHED_CHARS]
     title = passages[0].title if passages else ""
+    metadata = {key: value for key, value in current.metadata(source).items() if key != PAGE_STARTS}
     excerpt = Passage(arguments.id, source, title, 0, start, start + len(part), part)
     return FetchedText(
         id=arguments.id,
@@ -320,7 +324,7 @@ async def fetch(call: Call, arguments: FetchArguments) -> FetchedText:
         start=start,
         end=start + len(part),
         length=len(text),
-        metadata=current.metadata(source),
+        metadata=metadata,
     )
 
 
@@ -380,7 +384,7 @@ async def _find(call: Call, question: str, arguments: Search) -> tuple[Collectio
 
 
 SEARCH = Tool(search, "Find the passages relevant to a query, with their documents and character offsets.")
-FETCH = Tool(fetch, "Read a document, starting at a search result, or by its source.")
+FETCH = Tool(fetch, "Read a document, from a search result onwards or by its source.")
 EXPLAIN = Tool(explain, "Explain step by step how a question led to each passage found.")
 ASK = Tool(ask, "Answer a question from the documents; every citation is checked against the passages read.")
 ADD = Tool(add_document, "Add a document to the collection, or replace the one with the same source.", writes=True)

@@ -47,7 +47,7 @@ def page_router() -> APIRouter:
     @router.api_route("/", methods=["GET", "HEAD"])
     @router.api_route("/docs", methods=["GET", "HEAD"])
     async def page(request: Request) -> Response:
-        """The page; 304 when the browser has this version of it in its cache."""
+        """The page; 304 if the browser has cached this version."""
         tag = f'"{version()}"'
         headers = {**SECURITY_HEADERS, "ETag": tag, "Cache-Control": "no-cache"}
         if tag in request.headers.get("if-none-match", ""):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Any, Literal
 
 from fastapi.exceptions import RequestValidationError
@@ -102,23 +103,32 @@ class ChatRequest(EngineFields):
     retrieval: ChatRetrieval = Field(default_factory=lambda: ChatRetrieval.model_validate({}))
 
     def engine_fields(self, max_answer_tokens: int) -> dict[str, Any]:
-        """The fields that go to the engine unchanged, with a token limit added if there is none."""
-        fields = {name: value for name, value in self.request_fields().items() if name not in SERVER_FIELDS}
+        """The fields that go to the engine unchanged, with the default temperature, 0, and token limit if the request sets none."""
+        set_fields = {name: value for name, value in self.request_fields().items() if name not in SERVER_FIELDS}
+        fields = {"temperature": 0.0, **set_fields}
         if self.max_tokens is None and self.max_completion_tokens is None:
             fields["max_tokens"] = max_answer_tokens
         return fields
 
     def question(self) -> str:
-        """The text of the last turn; ApiError 400 if that is not a user turn."""
-        last = self.messages[-1]
-        if last.role != "user":
-            raise ApiError(400, "no_question", "the last message must be the user's question", "messages")
-        return last.text()
+        """The text of the user turns at the end, joined by newlines; ApiError 400 if the last message is not the user's."""
+        role = self.messages[-1].role
+        if role != "user":
+            is_result = role in ("tool", "function")
+            remedy = "; to give the model a tool's result, set retrieval.enabled to false" if is_result else ""
+            raise ApiError(400, "no_question", f"the last message must be the user's question{remedy}", "messages")
+        return "\n".join(turn.text() for turn in self._split_turns()[1])
 
     def history(self) -> list[Message]:
-        """The non-empty user and assistant turns before the last turn."""
-        turns = [turn for turn in self.messages[:-1] if turn.role in ("user", "assistant") and turn.text().strip()]
+        """The non-empty user and assistant turns before the user turns at the end."""
+        turns = [turn for turn in self._split_turns()[0] if turn.role in ("user", "assistant") and turn.text().strip()]
         return [Message("user" if turn.role == "user" else "assistant", turn.text()) for turn in turns]
+
+    def _split_turns(self) -> tuple[list[ChatMessage], list[ChatMessage]]:
+        """The messages without the client's instructions: those before the user turns at the end, and these."""
+        turns = [turn for turn in self.messages if turn.role not in ("system", "developer")]
+        length = len(list(takewhile(lambda turn: turn.role == "user", reversed(turns))))
+        return turns[: len(turns) - length], turns[len(turns) - length :]
 
     def instructions(self) -> str:
         """The client's own system messages, joined."""

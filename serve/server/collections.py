@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock
 from typing import Any
 
 from graph.build.build import Edit, EditResult, edit_index
@@ -29,7 +29,7 @@ from graph.store.lock import IndexBusy
 from graph.store.manifest import read_manifest
 from graph.types import OpenEncoder
 from serve.engines import open_model
-from serve.http.errors import ApiError
+from serve.http.errors import ApiError, failed_write
 from serve.http.keys import Access
 from serve.http.telemetry import Metrics
 from serve.server.listing import Listing
@@ -175,7 +175,7 @@ RETRY_AFTER_S = 10
 @dataclass(frozen=True)
 class _Job:
     edit: Edit
-    done: Future[EditResult] = field(default_factory=Future)
+    done: Future[EditResult]
 
 
 class WriteQueue:
@@ -186,12 +186,12 @@ class WriteQueue:
         self._waiting: deque[_Job] = deque()
         self._thread = ThreadPoolExecutor(1, "writing")
 
-    async def write(self, edit: Edit) -> EditResult:
-        """Apply the edit and switch to the changed index; ApiError 409 when the edit's turn does not come in time.
+    async def write(self, edit: Edit, result: Future[EditResult] | None = None) -> EditResult:
+        """Apply the edit, complete `result` with its outcome, and switch to the changed index.
 
-        An edit that is cancelled before its turn is not applied.
+        ApiError 409 when the edit's turn does not come in time, or as in `failed_write`. An edit that is cancelled before its turn is not applied.
         """
-        job = _Job(edit)
+        job = _Job(edit, result or Future())
         self._waiting.append(job)
         self._thread.submit(self._take_turn)
         done = asyncio.wrap_future(job.done)
@@ -200,15 +200,16 @@ class WriteQueue:
             if not done.done() and job.done.cancel():
                 message = f"other writes have kept the index busy for {self._wait_s:g} s; try again later"
                 raise ApiError(409, "being_written", message, headers={"Retry-After": str(RETRY_AFTER_S)})
-            result = await done
+            edited = await done
         finally:
             job.done.cancel()
         await self._live.refresh()
-        return result
+        return edited
 
     def _take_turn(self) -> None:
         """Wait for the turn, and apply all waiting edits; stop once no caller waits for them."""
         jobs: list[_Job] = []
+        stored = Event()
 
         def take() -> Sequence[Edit]:
             while self._waiting:
@@ -221,14 +222,15 @@ class WriteQueue:
             return
         try:
             live = self._live
-            results = edit_index(live.folder, take, live.open_encoder, open_model, give_up=self._is_abandoned)
+            results = edit_index(live.folder, take, live.open_encoder, open_model, self._is_abandoned, stored.set)
         except IndexBusy:
             return
         except Exception as problem:  # noqa: BLE001  (passed on to the waiting callers)
             if not jobs:  # It failed before they were taken.
                 take()
+            error = failed_write(problem, stored.is_set())
             for job in jobs:
-                job.done.set_exception(problem)
+                job.done.set_exception(error)
         else:
             for job, result in zip(jobs, results, strict=True):
                 job.done.set_result(result)

@@ -2,14 +2,15 @@
 
 `prepare` builds the prompt; `complete`, `open_stream` and `stream_text` get the answer: complete, as the engine's chunks, or as the text of
 one choice, each part once it can be shown. If there are no passages to give to the model, the answer is "not in the documents" and the model is
-not called; if the engine finds the prompt too long, the call is repeated with about half of the prompt's optional parts."""
+not called, unless the client sets the format or offers tools. If the engine finds the prompt too long, the call is repeated with about half of
+the prompt's optional parts."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -33,12 +34,12 @@ from serve.conversation.rewrite import Question, read_turn
 from serve.engines.chat_backend import TOO_LONG, call_until_it_fits, not_found_chunks, not_found_completion
 from serve.http.errors import ApiError, model_unavailable, not_supported
 from serve.http.keys import Access
-from serve.http.telemetry import MODEL, usage_values
+from serve.http.telemetry import MODEL, Span, usage_values
 from serve.server.chat_request import ChatRequest, ChatRetrieval
 from serve.server.collections import STORE_FIELD, CollectionView
 from serve.server.evidence import trace_response
 from serve.server.services import Services
-from serve.stream import Attribution, MessageDelta, MessageParts, PlainParts, uses_our_form, with_messages
+from serve.stream import MessageDelta, MessageParts, PlainParts, UnmarkedCitation, uses_our_form, with_messages
 
 UNSUPPORTED_FIELD = "retrieval.unsupported"
 
@@ -73,9 +74,9 @@ class PreparedRequest:
         return {**self.search_metadata, **counts, "context_ids": [excerpt.id for excerpt in self.prompt.excerpts]}
 
     @property
-    def found_nothing(self) -> bool:
-        """Whether the model is not called, since there are no excerpts for the question."""
-        return self.prompt is not None and self.prompt.found_nothing
+    def needs_no_model(self) -> bool:
+        """Whether the answer is "not in the documents" without a call of the model."""
+        return self.prompt is not None and _needs_no_model(self.prompt, self.body)
 
     def halved(self) -> PreparedRequest | None:
         """The request with about half of the optional parts of its prompt; None when nothing can be left out."""
@@ -122,7 +123,9 @@ async def prepare(
     question = await _read_turn(services, history, turn, model)
     evidence = Evidence("")
     if question.text:
-        evidence = await retriever.find(question.text, settings, model if options.use_model else None, view.generation)
+        is_store = collection is not None and field == STORE_FIELD
+        find = retriever.find_in_store if is_store else retriever.find
+        evidence = await find(question.text, settings, model if options.use_model else None, view.generation)
     try:
         budget = token_budget(settings.max_context_tokens, model.count_tokens)
         ranked = await retriever.in_thread(partial(rank_excerpts, evidence, settings.top_k, budget))
@@ -133,13 +136,13 @@ async def prepare(
     )
     limit = _limit_field(fields)
     answer_tokens = fields[limit]
-    if not prompt.found_nothing:
+    if not _needs_no_model(prompt, fields):
         try:
             prompt, answer_tokens = await retriever.in_thread(partial(fit_prompt, prompt, model, answer_tokens))
         except UserError as problem:
             code = TOO_LONG if isinstance(problem, PromptTooLong) else "refused_by_model"
             raise ApiError(400, code, str(problem), "messages") from None
-    body = with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, prompt.messages())
+    body = with_messages({**fields, limit: answer_tokens}, prompt.messages())
     search_metadata = {
         "intent": question.intent,
         "question": question.text,
@@ -148,6 +151,11 @@ async def prepare(
         "absence": asdict(evidence.absence) if evidence.absence else None,
     }
     return PreparedRequest(body, prompt, search_metadata, view=view, unsupported=unsupported, key=access.key)
+
+
+def _needs_no_model(prompt: Prompt, body: Mapping[str, Any]) -> bool:
+    """Whether there are no excerpts for the question, and the client expects neither a format of its own nor a call of its tools."""
+    return prompt.found_nothing and uses_our_form(body) and not body.get("tools")
 
 
 def _unsupported_handling(services: Services, options: ChatRetrieval, in_our_form: bool) -> Handling:
@@ -171,7 +179,7 @@ async def _prepare_task(services: Services, fields: Mapping[str, Any], task: Tas
     limit = _limit_field(fields)
     escaped = Task(escape(task.system), escape(task.before), escape(task.history), escape(task.after))
     fitted, answer_tokens = await services.retriever.in_thread(partial(fit_task, escaped, model, fields[limit]))
-    body = with_messages({"temperature": 0.0, **fields, limit: answer_tokens}, fitted.messages())
+    body = with_messages({**fields, limit: answer_tokens}, fitted.messages())
     return PreparedRequest(body, task=fitted)
 
 
@@ -195,19 +203,19 @@ Chunks = AsyncIterator[dict[str, Any]]
 
 @dataclass(frozen=True)
 class TextEnd:
-    """The end of a text: OpenAI's finish reason, token counts, checks (those of `MessageParts.checks`), and attributions."""
+    """The end of a text: OpenAI's finish reason, token counts, checks (those of `MessageParts.checks`), and unmarked citations."""
 
     finish_reason: str
     prompt_tokens: int
     completion_tokens: int
     checks: dict[str, Any]
-    attributions: Sequence[Attribution]
+    unmarked_citations: Sequence[UnmarkedCitation]
 
 
 async def complete(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, dict[str, Any]]:
     """The request, shortened if the engine found its prompt too long, and its completion."""
     model = prepared.body["model"]
-    if prepared.found_nothing:
+    if prepared.needs_no_model:
         completion = not_found_completion(prepared.body)
     else:
         time_spent = services.metrics.generation.labels(model).time()
@@ -222,10 +230,14 @@ async def complete(services: Services, prepared: PreparedRequest) -> tuple[Prepa
 
 async def open_stream(services: Services, prepared: PreparedRequest) -> tuple[PreparedRequest, Chunks]:
     """The request, as in `complete`, and its chunks, the last with the usage; a refusal of the engine is raised here."""
-    if prepared.found_nothing:
+    if prepared.needs_no_model:
         return prepared, not_found_chunks(prepared.body)
-    prepared, chunks = await call_until_it_fits(halvings(prepared), lambda part: services.backend.stream(part.body))
-    return prepared, _with_metrics(services, chunks, prepared.body["model"], prepared.key)
+    model = prepared.body["model"]
+    with ExitStack() as stack:
+        stack.enter_context(services.metrics.generation.labels(model).time())
+        span = stack.enter_context(services.tracing.span("generate", {MODEL: model}))
+        prepared, chunks = await call_until_it_fits(halvings(prepared), lambda part: services.backend.stream(part.body))
+        return prepared, _with_metrics(services, chunks, model, prepared.key, span, stack.pop_all())
 
 
 def parts_of(services: Services, prepared: PreparedRequest) -> MessageParts:
@@ -260,13 +272,14 @@ async def stream_text(
     services.metrics.removed.inc(len(parts.removed))
     tokens = (usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0)
     checks = await asyncio.to_thread(parts.checks)
-    yield TextEnd(reason, *tokens, checks, await asyncio.to_thread(parts.attributions, checks))
+    yield TextEnd(reason, *tokens, checks, await asyncio.to_thread(parts.unmarked_citations, checks))
 
 
-async def _with_metrics(services: Services, chunks: Chunks, model: str, key: str) -> Chunks:
-    """The engine's chunks, unchanged; their time and tokens are recorded as metrics and in a span."""
-    time_spent = services.metrics.generation.labels(model).time()
-    with time_spent, services.tracing.span("generate", {MODEL: model}) as span:
+async def _with_metrics(
+    services: Services, chunks: Chunks, model: str, key: str, span: Span, measured: ExitStack
+) -> Chunks:
+    """The engine's chunks, unchanged; their tokens are recorded as metrics and in `span`, and the contexts in `measured` end with them."""
+    with measured:
         async with aclosing(chunks) as open_chunks:  # type: ignore[type-var]
             async for chunk in open_chunks:
                 span.set(usage_values(chunk.get("usage")))

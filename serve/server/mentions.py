@@ -17,7 +17,7 @@ from serve.server.collections import Generation
 
 
 def entity_row(generation: Generation, name: str, field: str) -> int:
-    """The row of an entity by its id or its text; ApiError 404, which names the request's `field`, for one that the index does not have."""
+    """The row of an entity by its id or its text; ApiError 404, which names the request's `field`, for an entity that the index does not contain."""
     row = generation.row("entity", name)
     if row is None:
         row = generation.row("entity", content_id("entity", entity_key(name)))

@@ -12,8 +12,9 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import Field, StringConstraints
 
 from graph.config import Settings, parse_settings
-from graph.errors import UserError
+from graph.errors import Unavailable, UserError
 from graph.index.filters import Condition as DocumentCondition
+from graph.index.filters import NoDocumentMeets
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import Mode
@@ -105,13 +106,22 @@ class Retriever:
     ) -> Evidence:
         """The evidence for a question in a generation; some modes call `model`.
 
-        ApiError 503 when the model stops answering, 400 for settings that the search refuses, such as conditions that no document meets.
+        ApiError 503 when the model stops answering, 400 for settings that the search refuses; NoDocumentMeets (also answered with 400).
         """
         attributes = {MODE: settings.mode, K: settings.top_k, GENERATION: generation.number}
         with self._tracing.span("retrieve", attributes) as span:
             evidence, cached = await self._find(generation, question, settings, model)
             span.set({CACHED: cached, PASSAGES: len(evidence.passages)})
         return evidence
+
+    async def find_in_store(
+        self, question: str, settings: RetrieveSettings, model: LanguageModel | None, generation: Generation
+    ) -> Evidence:
+        """As `find`, but no evidence if no document meets the conditions, as clients of OpenAI's vector stores expect."""
+        try:
+            return await self.find(question, settings, model, generation)
+        except NoDocumentMeets:
+            return Evidence(question)
 
     async def _find(
         self, generation: Generation, question: str, settings: RetrieveSettings, model: LanguageModel | None
@@ -143,5 +153,7 @@ def _search(generation: Generation, question: str, settings: RetrieveSettings, m
         return Evidence(question)
     try:
         return retrieve(generation.index, question, settings, model)
+    except (NoDocumentMeets, Unavailable):
+        raise
     except UserError as problem:
         raise ApiError(400, "bad_value", str(problem)) from None

@@ -42,7 +42,6 @@ class Services:
     async def running(self) -> AsyncIterator[None]:
         """Run the engine and watch the indexes until the block ends."""
         async with AsyncExitStack() as stack:
-            stack.callback(self.audit.close)
             stack.push_async_callback(asyncio.to_thread, self.tracing.close)
             await self.backend.start()
             stack.push_async_callback(self.backend.close)

@@ -83,12 +83,12 @@ def test_rows_are_written_and_summarised(hashed_isles: Path, questions: Path, tm
 
 
 def test_a_judge_without_a_writer_is_refused(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
-    """Reasoning by rules is never judged, and the card must not say so."""
+    """Reasoning by rules is never judged, so the card must not name a judge."""
     with pytest.raises(UserError, match="judge scripted without a writer"):
         run(hashed_isles, questions, "--out", tmp_path / "out", "--judge", "scripted")
 
 
-def test_two_writers_of_one_name_are_refused(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+def test_two_writers_with_the_same_name_are_refused(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
     """Their rows would have the same ids."""
     writers = ("--writer", "scripted", "--writer", "scripted")
     with pytest.raises(UserError, match="two writers are named 'scripted'"):

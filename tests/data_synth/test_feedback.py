@@ -15,6 +15,7 @@ from data_synth.feedback import (
     DIFFERENT_PASSAGES,
     DISPUTED,
     EQUAL_ANSWERS,
+    EXCERPT_GONE,
     NO_CONSENT,
     NO_COUNTERPART,
     NO_DIFFERENCE,
@@ -25,8 +26,9 @@ from data_synth.feedback import (
     latest_entries,
     net_votes,
 )
+from data_synth.preferences.hard_negatives import REFUSAL
 from graph.answer.context import of_passage
-from graph.answer.prompt import answer_messages
+from graph.answer.prompt import NOT_FOUND, answer_messages
 from graph.build.build import Edit, edit_index
 from graph.errors import UserError
 from graph.feedback import (
@@ -40,6 +42,7 @@ from graph.feedback import (
     Vote,
 )
 from graph.index.index import Index, open_index
+from graph.shared.ids import content_id
 from tests.commands import run
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
@@ -169,8 +172,31 @@ def test_feedback_about_a_deleted_document_is_dropped(index: Index, tmp_path: Pa
     edit_index(index.folder, lambda: [Edit(delete="marlow")], lambda spec: HashEncoder())
     remaining = open_index(index.folder, lambda spec: HashEncoder())
     summaries = import_feedback(remaining, tmp_path / "out")
-    assert summaries["preferences"].drops == {PASSAGE_GONE: 1} and summaries["relevance"].drops == {PASSAGE_GONE: 1}
+    assert summaries["preferences"].drops == {EXCERPT_GONE: 1} and summaries["relevance"].drops == {PASSAGE_GONE: 1}
     assert [summary.rows for summary in summaries.values()] == [0, 0]
+
+
+def test_a_correction_to_not_in_the_documents_is_a_refusal(index: Index, tmp_path: Path) -> None:
+    _, bad = answers(index)
+    store(index, entry(Correction(bad, "Not in the documents.")))
+    import_feedback(index, tmp_path / "out")
+    (row,) = read_preferences(tmp_path / "out/preferences/train.jsonl")
+    assert row.chosen == REFUSAL and (row.answers, row.kind) == ((NOT_FOUND,), "unanswerable")
+    assert row.rejected == "###Reason: The yard stands in Quill [2]. ###Answer: Quill"
+
+
+def test_feedback_about_what_a_model_wrote_is_dropped_with_the_reason(index: Index, tmp_path: Path) -> None:
+    """The modes global, local and plan put findings, which are not in the index, into the context."""
+    good, bad = answers(index)
+    context_ids = (content_id("Who built it? The yard."), *good.context_ids)
+    pair = [replace(each, context_ids=context_ids, mode="plan") for each in (good, bad)]
+    gone = content_id("a deleted passage")
+    store(
+        index,
+        entry(Preference(*pair, "first")),
+        entry(Correction(bad, "the Marlow Yard", passage_ids=(gone,)), "reader-2"),
+    )
+    assert import_feedback(index, tmp_path / "out")["preferences"].drops == {EXCERPT_GONE: 1, PASSAGE_GONE: 1}
 
 
 UP, DOWN = GivenAnswer("m", "up", "so"), GivenAnswer("m", "down", "so")

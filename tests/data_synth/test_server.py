@@ -67,7 +67,7 @@ def run(url: str, *words: object) -> Result:
 
 
 def misbehaving() -> tuple[Reply, dict[str, int]]:
-    """Every third call is first refused with 429 or 500; one question's replies are truncated JSON, those to another run on until the token limit."""
+    """Every third call is first refused with 429 or 500; replies to one question are truncated JSON, and those to another run on until the token limit."""
     failed: set[str] = set()
     counts = {"429": 0, "500": 0, "calls": 0}
     lock = Lock()
@@ -128,7 +128,7 @@ def test_a_misbehaving_server_loses_only_the_rows_that_it_spoils_and_the_card_co
     )
 
 
-def test_a_server_that_never_answers_ends_the_run_and_keeps_the_finished_calls(
+def test_a_server_that_stops_answering_ends_the_run_and_the_finished_calls_are_stored(
     hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
     def dies(body: dict[str, Any], number: int) -> str | tuple[int, str]:
@@ -215,7 +215,7 @@ def test_a_killed_run_resumes_without_repeating_a_call_and_writes_the_same_rows(
 def test_two_servers_share_the_calls_of_a_run_that_fails_and_is_resumed(
     hashed_isles: Path, questions: Path, tmp_path: Path
 ) -> None:
-    """Two servers, one of them slow, fail midway and end the run. A third resumes it without repeating a call; the rows equal those of one server."""
+    """The run ends when two servers, one of them slow, fail midway. It resumes on a third without repeating a call; its rows equal those of one server."""
     words = ("responses", hashed_isles, "--questions", questions, "--samples", 4, "--top-k", 1, *sizes(0, 1))
 
     def slow(body: dict[str, Any], number: int) -> str | tuple[int, str]:

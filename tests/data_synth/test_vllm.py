@@ -85,7 +85,7 @@ def test_every_command_that_calls_a_model_runs_on_the_server(world: Path, server
         try:
             summary = synth(world, command, "--out", world / command, *options)
         except UserError as problem:
-            # If none of the writer's questions can be used, that is an error, which shows a reply.
+            # If none of the writer's questions can be used, the command fails with an error that shows a reply.
             assert command == "questions" and "no usable question" in str(problem), problem
             assert server.requests_served() > before
             continue
@@ -94,7 +94,7 @@ def test_every_command_that_calls_a_model_runs_on_the_server(world: Path, server
         assert summary["rows"] + sum(summary["drops"].values()) > 0, command
         if command in ("preferences", "responses"):
             assert 0 < recorded_calls(world / command / "ledger.sqlite") <= served, (command, summary["drops"])
-        # The model was tuned on prompts that ask for an answer; asked to explain a given answer, it mostly breaks the form.
+        # The model was tuned on prompts that ask for an answer; when a prompt asks it to explain a given answer, it mostly breaks the form.
         assert summary["rows"] > 0 or command != "responses"
         for file in (world / command).glob("*.jsonl"):
             assert validate_file(file).bad == (), command

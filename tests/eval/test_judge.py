@@ -4,10 +4,13 @@ import json
 
 import numpy as np
 import pytest
+import typer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
+from typer.testing import CliRunner
 
+from eval.cli import add_eval
 from eval.judge import (
     CRITERIA,
     RIDGE,
@@ -156,10 +159,26 @@ def test_invalid_verdicts_are_counted_and_their_pairs_left_out(tmp_path):
 
 
 def test_if_every_verdict_is_invalid_there_is_no_rate():
-    found = score_judgements(judge_pairs(PAIRS[:3], ScriptedModel(lambda _: "?")))["overall"]
-    assert (
-        (found.complete, found.invalid) == (0, 6) and np.isnan(found.win_rate.mean) and found.length_controlled is None
-    )
+    judgements = judge_pairs(PAIRS[:3], ScriptedModel(lambda _: "?"))
+    results = score_judgements(judgements)
+    found = results["overall"]
+    assert (found.complete, found.invalid, found.win_rate, found.ties) == (0, 6, None, None)
+    assert found.length_controlled is None
+    json.dumps(judge_json(results, judgements, "a", "b"), allow_nan=False)
+    assert judge_table(results, "a", "b").rows[-1][1:3] == ("–", "–")
+    assert next(judge_summary(results, "a", "b")) == "No difference shown between a and b overall."
+
+
+def test_answers_of_two_runs_with_the_same_file_name_are_distinguished(tmp_path):
+    files = [tmp_path / run / "answers" / "isles.jsonl" for run in ("a", "b")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        write_jsonl(file, [ROW])
+    app = typer.Typer()
+    add_eval(app, lambda spec, ledger: judge(longer))
+    command = ["eval", "judge", *map(str, files), "--model", "hf:any", "--json"]
+    summary = json.loads(CliRunner().invoke(app, command).stdout)
+    assert (summary["a"], summary["b"]) == ("a/answers/isles", "b/answers/isles")
 
 
 def test_both_orders_are_judged_and_answers_cannot_imitate_the_prompt():

@@ -9,7 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from data_synth.reading.reading_form import score_reading
-from data_synth.reading.reading_rows import contains_answer, words_of
+from data_synth.reading.sets import ReadingQuestion, ReadingSet
+from data_synth.texts import contains_answer, words_of
 from eval.cli import add_eval
 from eval.reading import (
     ReadingTask,
@@ -19,13 +20,14 @@ from eval.reading import (
     gold_tasks,
     pick_questions,
     reading_figures,
+    report_left_out,
     score_text,
     unanswerable_tasks,
 )
 from graph.answer.prompt import NOT_FOUND
 from graph.answer.verifier import word_verifier
 from graph.errors import UserError
-from graph.types import CompletionRequest
+from graph.types import CompletionRequest, Excerpt
 from tests.commands import run
 from tests.data_synth.reading.test_rows import write_set
 from tests.data_synth.reading.world import QUESTIONS, TEXTS, isles
@@ -59,7 +61,7 @@ def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
     assert places == {1, 2, 3}
 
 
-def test_with_distractors_only_a_refusal_is_the_correct_answer() -> None:
+def test_if_all_passages_are_distractors_a_refusal_is_the_correct_answer() -> None:
     """Every answerable question gets passages that are not gold and do not contain its answer (unless it is yes or no), so a refusal is correct."""
     tasks = unanswerable_tasks(isles(), QUESTIONS, 2, seed=0)
     answerable = {one.id: one for one in QUESTIONS if one.answers}
@@ -75,6 +77,40 @@ def test_with_distractors_only_a_refusal_is_the_correct_answer() -> None:
         assert original.is_yes_no or not any(contains_answer(each, text) for each in original.answers for text in texts)
         assert score_text(one, NOT_FOUND).score.exact and not score_text(one, original.answers[0]).score.exact
     assert unanswerable_tasks(isles(), QUESTIONS, 0, seed=0) == []
+
+
+def test_an_answerable_question_without_gold_passages_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    questions = [replace(QUESTIONS[0], gold_ids=()), QUESTIONS[1], QUESTIONS[9]]
+    tasks = gold_tasks(isles(), questions, 2, seed=0)
+    assert [one.question.id for one in tasks] == ["q1", "q9"]
+    report_left_out(isles(), questions, tasks)
+    assert "isles: 1 of 3 questions left out: the question names no gold passage" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"1 of 1 questions left out.* Expected questions with gold_ids\. Add them"):
+        report_left_out(isles(), questions[:1], [])
+
+
+def test_more_than_five_distractors_come_from_bm25() -> None:
+    passages = {f"p{n}": Excerpt(f"p{n}", "", f"The ferry number {n} was built.", source=f"p{n}") for n in range(20)}
+    question = ReadingQuestion("q", "Who built the ferry?", ("Ida",), ("p0",), (), (), "", "test")
+    source = ReadingSet("ferries", passages, (question,))
+    for make, gold in ((gold_tasks, 1), (unanswerable_tasks, 0)):
+        for distractors in (3, 10):
+            (task,) = make(source, [question], distractors, seed=0)
+            assert len({excerpt.id for excerpt in task.excerpts}) == gold + distractors
+
+
+def test_without_passages_a_task_is_refused_without_a_call_except_in_closed_book_mode() -> None:
+    model, tasks = ScriptedModel(lambda request: "1911"), [ReadingTask(QUESTIONS[0], ())]
+    assert [one.text for one in answer_all(model, tasks, "cited")] == [NOT_FOUND] and model.requests == []
+    assert [one.text for one in answer_all(model, tasks, "cited", closed_book=True)] == ["1911"]
+
+
+def test_a_request_that_the_server_refuses_is_an_error_and_no_answer() -> None:
+    model = ScriptedModel(lambda request: "status 400 (the prompt is too long)", finish_reason="refused")  # type: ignore[arg-type]
+    with pytest.raises(
+        UserError, match=r"question 'q0': the server refused the request \(status 400 .* Use fewer or shorter passages"
+    ):
+        answer_all(model, tasks_with()[:1], "cited")
 
 
 def test_a_reader_that_knows_the_answers_gets_full_marks() -> None:

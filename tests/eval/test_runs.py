@@ -7,7 +7,7 @@ import pytest
 
 from eval.tables import runs_table, settings_text, state_text
 from graph.errors import UserError
-from graph.shared.jsonl import write_json
+from graph.shared.jsonl import write_json, write_jsonl
 from graph.shared.progress import note_progress, report_progress
 from graph.shared.runs import find_runs
 from tests.commands import run
@@ -121,11 +121,30 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
     assert json.loads(run("runs", str(tmp_path / "ms"), "--json").output)["runs"][0]["name"] == "."
 
 
-def test_a_missing_folder_and_an_unreadable_record_are_reported(tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused_and_unreadable_records_are_skipped_with_a_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(UserError, match=r"nowhere: no such folder\. Expected a folder of runs"):
         find_runs(tmp_path / "nowhere")
-    (tmp_path / "run.json").write_text('{"stage": "ms"', encoding="utf-8")
-    with pytest.raises(
-        UserError, match=r"run\.json: not the record of a run .*\. Expected the file as the run wrote it"
-    ):
-        find_runs(tmp_path)
+    write_finished_run(tmp_path / "whole")
+    texts = {
+        "cut": '{"stage": "ms"',
+        "foreign": '{"name": "another tool"}',
+        "listed": '{"stage": "ms", "settings": [1], "train_seconds": 1.0}',
+    }
+    for name, text in texts.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(text)
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "run.json").symlink_to(tmp_path / "nowhere")
+    assert [found.name for found in find_runs(tmp_path)] == ["whole"]
+    errors = capsys.readouterr().err
+    assert all(f"{tmp_path / name}: skipped, not the record of a run" in errors for name in (*texts, "gone"))
+
+
+def test_a_row_of_progress_without_a_step_does_not_hide_the_run(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"about": {"stage": "sft", "settings": {}}}]
+    rows += [{"at": float(step), "step": step, "of": 9} for step in (1, 2)]
+    write_jsonl(tmp_path / "progress.jsonl", [*rows, {"note": 1}])
+    (found,) = find_runs(tmp_path)
+    assert (found.state, found.step, found.seconds_left) == ("stopped", 2, 7.0)

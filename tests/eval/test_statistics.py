@@ -132,7 +132,7 @@ def test_copies_of_questions_do_not_narrow_the_interval_if_they_are_clustered():
 
 def test_bootstrap_of_uneven_clusters_weighs_rows_not_clusters():
     found = bootstrap_difference([1.0, 1.0, 1.0, 0.0], [0.0] * 4, clusters=["a", "a", "a", "b"])
-    # Resamples of two clusters: aa -> 1, ab and ba -> 3/4, bb -> 0.
+    # The means of the resamples of two clusters: aa 1, ab and ba 3/4, bb 0.
     assert (found.mean, found.low, found.high) == (0.75, 0.0, 1.0)
 
 

@@ -134,7 +134,7 @@ def plan(folder: Path, *words: str, **changes: Any) -> Result:
     return run("plan", "study", file, *words)
 
 
-def test_studies_with_injected_faults_are_refused_by_errors_that_name_the_fault(tmp_path: Path) -> None:
+def test_studies_with_injected_faults_are_refused_with_errors_that_name_the_fault(tmp_path: Path) -> None:
     """A test prompt in the training data, an unpaired seed, a reward component that cannot be measured, unequal rewards. Without these, the plan is printed."""
     for name in ("sft", "responses"):
         (tmp_path / name).mkdir()

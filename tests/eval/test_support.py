@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from eval.support import auc, auc_interval, measure_support, read_support, support_table, word_overlap
+from eval.support import auc, auc_interval, is_checked, measure_support, read_support, support_table, word_overlap
 from graph.answer.overlap import overlaps
-from graph.answer.support import SupportRow
+from graph.answer.support import SupportChecker, SupportRow, support_row
 from graph.answer.verifier import Premise, word_verifier
 from graph.errors import UserError
 from graph.text.word_forms import form_of
+from graph.types import Excerpt
 
 PASSAGE = "The organ in Brackwater Hall was built in 1904. Ada Marlow paid for it."
 ROWS = [
@@ -87,6 +88,22 @@ def test_unchecked_sentences_are_never_marked_as_unsupported(tmp_path: Path) -> 
     foreign = [{**ROWS[1], "sentence": "Флориан Ахтерберг был избран в совет города."}] * 3
     found = measure_support(read_support(write_rows(tmp_path, [ROWS[0], *foreign])), word_verifier(""))["verifier"]
     assert found.not_checked == 0.75 and found.unsupported_marked == 0.0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sentence": "Die Orgel wurde im Jahr 1911 von der Werft gebaut und steht heute im Hafen."},
+        {"sentence": "Yes", "question": "Was the organ in Brackwater Hall built in 1911?"},
+        {"passages": [PASSAGE, "x " * 150_000]},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_is_checked_is_false_for_sentences_that_the_checker_skips(change: dict[str, object]) -> None:
+    row = support_row(ROWS[1] | change, "here")
+    assert is_checked(support_row(ROWS[1], "here")) and not is_checked(row)
+    checker = SupportChecker([Excerpt("", "", text) for text in row.passages], word_verifier(""), row.question)
+    assert checker.count_checked(row.sentence) == 0
 
 
 def test_a_verifier_is_measured_alongside_overlap(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def stationary(transition_VV: np.ndarray, restart_V: np.ndarray, damping: float)
 @pytest.mark.long
 @pytest.mark.parametrize("graph", GRAPHS)
 @pytest.mark.parametrize("damping", [0.0, 0.3, 0.85, 0.9, 0.95, 0.97, MAX_DAMPING])
-def test_walks_converge_at_every_allowed_damping(graph: str, damping: float) -> None:
+def test_walks_converge_with_every_allowed_damping_factor(graph: str, damping: float) -> None:
     """For both kinds of walk, the differences from numpy.linalg.solve, summed over all vertices, are below TOLERANCE plus float32 rounding."""
     T = GRAPHS[graph]
     size, seeds = T.shape[0], [0, 7]
@@ -147,7 +147,7 @@ def test_walks_converge_at_every_allowed_damping(graph: str, damping: float) -> 
 
 
 @pytest.mark.parametrize("damping", [1.0, 1.5, -0.1, float("nan")])
-def test_a_damping_outside_0_to_1_is_refused(damping: float) -> None:
+def test_a_damping_factor_below_0_or_not_below_1_is_refused(damping: float) -> None:
     restart = restart_at(np.array([0]), 9)
     with pytest.raises(ValueError, match="damping"):
         personalised_pagerank(ring(9), restart, damping)
@@ -155,7 +155,7 @@ def test_a_damping_outside_0_to_1_is_refused(damping: float) -> None:
         query_aware_walks(ring(9), np.ones((9, 1), np.float32), restart, 0.5, damping)
 
 
-def test_settings_refuse_a_damping_that_takes_too_long_to_converge() -> None:
+def test_settings_refuse_a_damping_factor_at_which_walks_converge_too_slowly() -> None:
     with pytest.raises(UserError, match=r"damping.*0\.99"):
         parse_settings(SuggestSettings, {"damping": 0.995}, "test")
 

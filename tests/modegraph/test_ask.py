@@ -3,13 +3,18 @@
 import asyncio
 import json
 import os
+import pickle
+import shutil
 import time
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import modegraph as mg
+from graph.answer.verifier import SHIPPED, VERIFIER_FILE
 from serve.engines import open_model
 from serve.pipeline import answer_from
 from tests.fakes import ScriptedModel, chat_server
@@ -46,6 +51,40 @@ def test_a_model_is_opened_again_only_if_its_name_or_folder_changes(
         os.utime(tmp_path, ns=(0, changed_ns))
         isles.ask(QUESTION, model=f"hf:{tmp_path}")
     assert opened[3:] == [f"hf:{tmp_path}"] * 2
+
+
+def test_a_model_whose_server_has_ended_is_opened_again(isles: mg.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    models: list[ScriptedModel] = []
+
+    def open_model_and_record(spec: str) -> ScriptedModel:
+        models.append(ScriptedModel(lambda request: REPLY))
+        return models[-1]
+
+    monkeypatch.setattr("serve.engines.open_model", open_model_and_record)
+    for has_ended in (False, False, True):
+        isles.ask(QUESTION, model="gguf:my-ms")
+        models[-1].has_ended = has_ended  # type: ignore[attr-defined]
+    isles.ask(QUESTION, model="gguf:my-ms")
+    assert [len(each.requests) for each in models] == [3, 1]
+
+
+def test_settings_may_be_given_as_text_and_folders_as_paths_or_runs(
+    isles: mg.Index, tiny_run: mg.Run, tmp_path: Path
+) -> None:
+    model = ScriptedModel(lambda request: "###Reason: The Zebrine bell rang in Quill. [1] ###Answer: Ida Corrow [1]")
+    answer = isles.ask(QUESTION, model=model, top_k="2", max_answer_tokens="20")  # type: ignore[arg-type]
+    assert model.requests[-1].max_tokens == 20 and len(answer.evidence.passages) == 2
+    shutil.copy(SHIPPED, tmp_path / VERIFIER_FILE)
+    for verifier in (tmp_path, replace(tiny_run, folder=tmp_path)):
+        assert isles.ask(QUESTION, model=model, verifier=verifier, top_k=2).unsupported == answer.unsupported != ()
+    for selector in (tiny_run, tiny_run.folder):
+        with pytest.raises(mg.UserError, match=f"{tiny_run}.*Expected the folder that `modegraph train selector` made"):
+            isles.retrieve(QUESTION, selector=selector)
+
+
+def test_a_piece_can_be_copied_and_pickled() -> None:
+    for again in (copy(mg.Piece("Tarn", "reason")), pickle.loads(pickle.dumps(mg.Piece("Tarn", "reason")))):
+        assert (again, again.part) == ("Tarn", "reason")
 
 
 def test_a_stream_ends_with_the_answer_that_ask_gives(isles: mg.Index, tiny_run: mg.Run) -> None:
@@ -124,7 +163,7 @@ def test_failures_raise_an_exception(isles: mg.Index, tmp_path: Path) -> None:
     with chat_server(lambda body, number: (500, "broken")) as server, pytest.raises(mg.UserError):
         list(isles.ask_stream(QUESTION, model=f"openai:m@{server.url}"))
     for ask in (isles.ask, isles.ask_stream):
-        with pytest.raises(mg.UserError, match=r"^\w+: max_answer_tokens = 0\. Expected at least 1"):
+        with pytest.raises(mg.UserError, match=r"^\w+: max_answer_tokens = 0\. Expected greater than or equal to 1"):
             ask(QUESTION, model=ScriptedModel(lambda request: REPLY), max_answer_tokens=0)
     for question, found in ((" ", "the question is empty"), ("caf\udce9 village", "the question contains half a char")):
         with pytest.raises(mg.UserError, match=found):

@@ -1,17 +1,22 @@
 """An index through the API: made from paths, documents and rows; edited and read at the same time; nothing is printed; failures raise exceptions."""
 
+import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+import graph.models.encoder
 import modegraph as mg
 from graph.index.index import open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
+from graph.shared.console import say
+from graph.types import Floats
 from tests.corpora import ISLES, guild_documents
-from tests.fakes import HashEncoder
+from tests.fakes import HashEncoder, ScriptedModel, chat_server
 
 QUESTION = "Who founded the yard that built the Lantern?"
 
@@ -101,6 +106,29 @@ def test_settings_are_checked_like_those_of_the_command_line(tmp_path: Path, isl
     assert mg.index(ISLES, tmp_path / "small", max_passage_tokens=50).settings["max_passage_tokens"] == 50
 
 
+def test_delete_missing_spares_a_document_whose_text_is_now_empty(tmp_path: Path) -> None:
+    documents = [{"id": name, "text": f"Tides turn at {name}."} for name in ("tarn", "quill", "marlow")]
+    for rows in (documents, [{**documents[0], "text": " "}, documents[1]]):
+        index = mg.index(rows, tmp_path / "i", delete_missing=True)
+    assert index.sources == ("quill", "tarn")
+
+
+def test_documents_are_added_with_the_options_of_the_index(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    main = f"<article><h1>Ferry</h1><p>{'The Lantern is a ferry that was built in 1911. ' * 9}</p></article>"
+    (tmp_path / "docs" / "a.html").write_text(f"<nav>Opening hours of the Zebrine office</nav>{main}")
+    index = mg.index(tmp_path / "docs", tmp_path / "i", whole_pages=True)
+
+    def text() -> str:
+        return " ".join(each.text for each in index.current().passages_of("a.html"))
+
+    assert "Zebrine" in text()
+    assert index.add(tmp_path / "docs", whole_pages=True).written == 0 and "Zebrine" in text()
+    assert index.add(tmp_path / "docs").written == 1 and "Zebrine" not in text()
+    with pytest.raises(mg.UserError, match=r"^ocr: 'nothing'\."):
+        index.add(tmp_path / "docs", ocr="nothing")
+
+
 def test_an_edit_is_visible_in_the_next_call_of_every_handle(isles: mg.Index) -> None:
     other = mg.open(isles.folder)
     report = isles.add([mg.Document("bell", "Bell", "The Zebrine bell was cast in Quill.")])
@@ -111,6 +139,8 @@ def test_an_edit_is_visible_in_the_next_call_of_every_handle(isles: mg.Index) ->
     assert isles.sources == tuple(sorted(each.source for each in ISLES if each.source != "bread"))
     with pytest.raises(mg.UserError, match=r"no document 'tarm'\. Did you mean 'tarn'\?"):
         isles.delete("tarm")
+    with pytest.raises(mg.UserError, match=r"^delete: \['tarn'\]\..*delete\(\*sources\)"):
+        isles.delete(["tarn"])  # type: ignore[arg-type]
 
 
 @pytest.mark.long
@@ -141,21 +171,42 @@ def test_threads_read_complete_generations_while_another_edits(isles: mg.Index) 
     assert problems == [] and counts == {0, 2}
 
 
-def test_nothing_is_printed_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+class TalkingEncoder(HashEncoder):
+    """An encoder that reports its progress, like one that is being downloaded."""
+
+    def encode(self, texts: Sequence[str]) -> Floats:
+        say(f"encoding {len(texts)} texts")
+        return super().encode(texts)
+
+
+def test_nothing_is_printed_by_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only Python's streams are checked: threads of libraries that other tests use, such as Ray, may still write to the streams of the process."""
     index = mg.index(guild_documents(), tmp_path / "silent")
     index.add(ISLES)
     index.delete("tarn")
     index.retrieve("Tarn")
     assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(graph.models.encoder, "open_encoder", lambda spec: TalkingEncoder())
+    index = mg.open(index.folder)
+    index.explain("Tarn", index.retrieve("Tarn").passages[0].item.id)
+    index.ask("Tarn", model=ScriptedModel(lambda request: "It turns [1]."))
+    with chat_server(lambda body, number: "It turns [1].") as server:
+        assert list(index.ask_stream("Tarn", model=f"openai:m@{server.url}"))
+    assert capsys.readouterr() == ("", "")
     mg.index(guild_documents(), tmp_path / "loud", progress=True)
     out, errors = capsys.readouterr()
     assert out == "" and "done" in errors
 
 
-def test_data_frames_contain_the_index(isles: mg.Index) -> None:
+def test_data_frames_contain_the_index(isles: mg.Index, monkeypatch: pytest.MonkeyPatch) -> None:
     frames, tables = isles.to_frames(), isles.to_frames("pyarrow")
     assert frames.keys() == tables.keys() >= {"documents", "passages", "propositions", "edges"}
     assert list(frames["documents"]["id"]) == list(isles.sources)
     assert all(len(frames[name]) == tables[name].num_rows for name in tables)
     assert len(frames["passages"]["vector"][0]) == HashEncoder.dimensions
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(mg.UserError, match=r'pandas is not installed.*to_frames\("pyarrow"\)'):
+        isles.to_frames()
+    assert isles.to_frames("pyarrow").keys() == tables.keys()

@@ -26,15 +26,57 @@ def test_importing_modegraph_loads_no_other_package_of_ours_and_no_heavy_library
     assert loaded == ["modegraph"]
 
 
-def test_a_command_whose_extra_is_not_installed_names_the_extra() -> None:
+@pytest.mark.parametrize("package", ["fastapi", "starlette"])
+def test_a_command_whose_extra_is_not_installed_names_the_extra(package: str) -> None:
     done = run_python(
-        "import sys; sys.modules['fastapi'] = None; sys.argv = ['modegraph', 'serve', 'index']\n"
+        f"import sys; sys.modules['{package}'] = None; sys.argv = ['modegraph', 'serve', 'index']\n"
         "from modegraph.cli import main; main()"
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "modegraph: the package fastapi is not installed. Expected the extra `serve`. pip install 'modegraph[serve]'\n"
+        f"modegraph: the package {package} is not installed. Expected the extra `serve`. pip install 'modegraph[serve]'\n"
     )
+
+
+@pytest.mark.slow
+def test_only_streams_need_the_extra_serve(isles: mg.Index) -> None:
+    done = run_python(
+        f"""
+import sys
+for name in ("fastapi", "starlette", "uvicorn", "mcp", "prometheus_client", "multipart"):
+    sys.modules[name] = None
+import modegraph as mg, modegraph.integrations.adapter
+index = modegraph.integrations.adapter.open_if_path({str(isles.folder)!r})
+print(len(index), mg.index.__name__, mg.AnswerStream.__name__, mg.compare.__name__, mg.tune.__name__, mg.synth.__name__)
+try:
+    index.ask_stream("Who built the Lantern?", model="hf:my-ms")
+except mg.UserError as problem:
+    print(problem)
+"""
+    )
+    assert done.stdout.splitlines() == [
+        "5 index AnswerStream compare tune modegraph.synth",
+        "the package starlette is not installed. Expected the extra `serve`. pip install 'modegraph[serve]'",
+    ], done.stderr
+
+
+@pytest.mark.slow
+def test_a_call_whose_extra_is_not_installed_names_the_extra(tmp_path: Path) -> None:
+    done = run_python(
+        """
+import sys
+sys.modules["trl"] = None
+import modegraph as mg
+for call in (lambda: mg.tune, lambda: mg.train.sft(model="m", data="d", out="o")):
+    try:
+        call()
+    except mg.UserError as problem:
+        print(problem)
+""",
+        tmp_path,
+    )
+    expected = "the package trl is not installed. Expected the extra `train`. pip install 'modegraph[train]'"
+    assert done.stdout.splitlines() == [expected] * 2, done.stderr
 
 
 def test_exactly_the_public_names_exist() -> None:

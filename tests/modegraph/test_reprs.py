@@ -85,7 +85,7 @@ def test_evidence_shows_rank_title_score_text_and_path(isles: mg.Index) -> None:
     assert str(evidence).startswith("1. ") and "3 passages" in repr(evidence)
 
 
-def test_one_of_a_kind_is_in_the_singular(tmp_path: Path) -> None:
+def test_the_noun_after_a_count_of_one_is_in_the_singular(tmp_path: Path) -> None:
     index = mg.index([mg.Document("a", "", "The Lantern burned.")], tmp_path / "index")
     evidence = index.retrieve("Lantern")
     answer = index.ask("Lantern", model=ScriptedModel(lambda request: "It burned [1]."))

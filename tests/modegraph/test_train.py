@@ -84,6 +84,11 @@ def test_models_trained_on_documents_can_be_compared(
     assert isles.ask("Where is Tarn?", model=ms, max_answer_tokens=4).model.startswith("ms")
 
 
+def test_a_comparison_of_no_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(mg.UserError, match=r"^compare: no runs\. Expected the folder of at least one run"):
+        mg.compare([], data=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -91,6 +91,6 @@ def stack(shared_isles: Path) -> Iterator[Stack]:
 
 @pytest.fixture(scope="session")
 def shared_stack(shared_isles: Path) -> Iterator[tuple[Running, ChatServer]]:
-    """A server shared by tests that only search or whose requests it refuses, and its upstream server, which none of these requests may reach."""
+    """A server shared by tests whose requests only search or are refused, and its upstream server, which none of these requests may reach."""
     with ExitStack() as exits:
         yield Stack(exits, shared_isles)()

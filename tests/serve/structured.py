@@ -16,9 +16,8 @@ from tests.places import EXAMPLES
 
 
 def requests(per_kind: int) -> list[tuple[type[ReplyModel], CompletionRequest]]:
-    """For each of the first `per_kind` example questions, one request of each of five kinds: for its sub-questions; for the relevant ones of
-    some statements; for what the statements contribute to an answer; for an answer from passages; and for a verdict on whether the passages support a reason
-    and an answer.
+    """Five requests for each of the first `per_kind` example questions. They ask for sub-questions, for the relevant statements among several,
+    for what these statements contribute to an answer, for an answer from passages, and for a verdict on whether the passages support a reason and an answer.
     """
     questions = [str(row["question"]) for _, row in read_jsonl(EXAMPLES / "questions.jsonl")][:per_kind]
     documents = read_documents(EXAMPLES / "documents", note=print)

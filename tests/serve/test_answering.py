@@ -1,4 +1,4 @@
-"""Answers to questions: calls of the model, checks of the reply, and refusals."""
+"""Answers to questions: calls to the model, checks of the reply, and refusals."""
 
 import time
 from dataclasses import replace
@@ -9,6 +9,7 @@ import pytest
 from graph.answer.attribution import Citation, Quote
 from graph.answer.context import build_context
 from graph.answer.prompt import NOT_FOUND, answer_messages
+from graph.answer.support import Handling
 from graph.answer.verifier import word_verifier
 from graph.errors import UserError
 from graph.types import Absence, Completion, CompletionRequest, Evidence, Excerpt, Passage, Scored, Trace
@@ -29,7 +30,7 @@ def answer(text: str, evidence: Evidence = EVIDENCE, top_k: int = 5, finish: str
     return answer_from(evidence, top_k, None, model, 64), model.requests
 
 
-def test_citations_are_resolved_to_excerpts_and_those_of_no_excerpt_are_removed() -> None:
+def test_citations_of_excerpts_are_resolved_and_all_others_are_removed() -> None:
     result, model_calls = answer("###Reason: It left in May [1], says [3]; the yard shut [2]. ###Answer: May 1958 [7]")
     assert (result.reason, result.answer) == ("It left in May [1], says; the yard shut [2].", "May 1958")
     assert result.citations == {
@@ -63,6 +64,7 @@ def test_an_answer_without_citations_gets_one_marked_as_attributed() -> None:
         ("###Answer: May 1958 ###Reason: It was launched then [1].", "It was launched then [1].", "May 1958", False),
         ("###Reason: It was launched. ###Answer: ###Answer: May 1958 [1]", "It was launched.", "May 1958 [1]", False),
         ("###Answer: The Lantern\n- Lantern", "", "The Lantern\n- Lantern", True),
+        ("It was launched. ###Answer: May 1958 [1]", "", "It was launched.\n\nMay 1958 [1]", False),
     ],
 )
 def test_a_streamed_reply_is_read_like_a_complete_one(text: str, reason: str, content: str, attributed: bool) -> None:
@@ -75,12 +77,22 @@ def test_a_streamed_reply_is_read_like_a_complete_one(text: str, reason: str, co
     assert [each["number"] for each in parts.fields("")["citations"]] == list(result.citations) == [1]
 
 
+@pytest.mark.parametrize("handling", ["mark", "drop"])
+def test_only_citations_outside_of_thinking_count(handling: Handling) -> None:
+    text = "<think>The yard closed [2].</think>###Reason: The Lantern was launched in May 1958 [1]. ###Answer: May 1958"
+    parts = MessageParts(build_context(EVIDENCE, 5), True, handling, word_verifier(""), question=EVIDENCE.query)
+    streamed = [parts.feed({"content": character}) for character in text] + [parts.finish()]
+    reasoning = "The yard closed [2].\n\nThe Lantern was launched in May 1958 [1]."
+    assert "".join(delta.reasoning for delta in streamed) == reasoning
+    assert [each["number"] for each in parts.fields("")["citations"]] == list(answer(text)[0].citations) == [1]
+
+
 def test_an_attributed_citation_is_placed_at_the_end_of_its_own_sentence() -> None:
     texts = ("The ferry calls at Tarn Harbour.", "The ferry stops at Tarn.")
     excerpts = [Excerpt(f"p{at}", "", text, "ferry.md") for at, text in enumerate(texts)]
     parts = MessageParts(excerpts, form=True, question="Where does the ferry stop?")
     content = (parts.feed({"content": "###Answer: - Tarn Harbour\n- Tarn"}).content + parts.finish().content).strip()
-    found = parts.attributions(parts.checks())
+    found = parts.unmarked_citations(parts.checks())
     assert [content[: each.mark.end] for each in found] == ["- Tarn Harbour", "- Tarn Harbour\n- Tarn"]
     assert [each.statement for each in found] == ["Tarn Harbour", "Tarn"]
 
@@ -114,7 +126,8 @@ def test_sentences_that_the_passages_do_not_support_are_marked_and_can_be_droppe
     refused = answer_from(EVIDENCE, 5, None, wrong_model, 64, word_verifier(""), drop_unsupported=True)
     assert (refused.answer, len(refused.unsupported), set(refused.citations)) == (NOT_FOUND, 1, set())
     headed = ScriptedModel(lambda request: "###Reason: So. ###Answer: # Yard\n\nThe yard opened in 1962 [2].")
-    assert answer_from(EVIDENCE, 5, None, headed, 64, word_verifier(""), drop_unsupported=True).answer == NOT_FOUND
+    headed_refusal = answer_from(EVIDENCE, 5, None, headed, 64, word_verifier(""), drop_unsupported=True)
+    assert (headed_refusal.answer, headed_refusal.citations) == (f"# Yard\n\n{NOT_FOUND}", {})
 
 
 @pytest.mark.parametrize("abstained", [True, False])

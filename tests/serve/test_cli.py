@@ -21,8 +21,9 @@ from graph.shared.modes import MODES
 from graph.types import Evidence, LanguageModel, OpenModel
 from modegraph.cli import build_app
 from serve import engines
-from serve.cli import register
+from serve.cli import check_trace_file, register
 from tests.corpora import ISLES
+from tests.disks import mounted_disk
 from tests.fakes import ScriptedModel
 
 QUESTION = "Who was born in Tarn and died on 4 May 1931?"
@@ -187,6 +188,14 @@ def test_a_trace_file_contains_the_evidence_and_the_settings(hashed_isles: Path,
     trace = json.loads(file.read_text(encoding="utf-8"))
     assert trace["evidence"] == shown and trace["settings"]["mode"] == "hops"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_trace_file_in_a_folder_that_is_not_writable_is_refused_before_any_work(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        check_trace_file(disk.folder / "trace.json")
+        disk.make_read_only()
+        with pytest.raises(UserError, match=r"disk/trace\.json\. Expected a file in a writable folder"):
+            check_trace_file(disk.folder / "trace.json")
 
 
 def test_a_retrieval_that_stops_early_shows_its_evidence_and_fails(

@@ -32,7 +32,7 @@ def test_a_passage_that_ask_shows_can_be_explained(hashed_isles: Path) -> None:
     table = {line.split()[0]: line for line in lines if line[12:26].strip().isdigit()}
     assert {"auto", "dense", "lexical", "hybrid", "hops"} <= table.keys()
     assert " 2, from " in table["dense"] and "plan" not in table
-    assert "words it has: founded (1)" in shown and "who (" not in shown and "the (" not in shown
+    assert "words it contains: founded (1)" in shown and "who (" not in shown and "the (" not in shown
     assert "How auto found it\n- " in shown
     assert "Lantern (ferry) · lantern 0–" in shown and "a title of this passage" in " ".join(shown.split())
 
@@ -60,7 +60,7 @@ def test_a_document_with_one_passage_can_be_given_instead_of_a_passage(hashed_is
     assert shown == run("explain", hashed_isles, QUESTION, "--passage", shown_id(hashed_isles, "marlow"))
 
 
-def test_a_mode_that_does_not_rank_the_passage_is_not_said_to_find_it(hashed_isles: Path) -> None:
+def test_no_explanation_claims_that_a_mode_found_a_passage_that_it_does_not_rank(hashed_isles: Path) -> None:
     shown = run("explain", hashed_isles, "Heron", "--passage", "tarn", "--mode", "lexical")
     assert "lexical does not rank it\n- 0 of 1 terms" in shown and "found it" not in shown
 

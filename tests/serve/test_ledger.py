@@ -37,7 +37,7 @@ def echo(request: CompletionRequest) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """The path of a ledger: of an SQLite file, or of an index stored in PostgreSQL, where no file may be created."""
+    """The path of a ledger: an SQLite file, or, for an index stored in PostgreSQL, a path at which no file may be created."""
     if request.param == "sqlite":
         yield tmp_path / LEDGER
         return
@@ -179,6 +179,23 @@ def test_a_file_that_is_not_a_ledger_is_refused_and_left_unchanged(tmp_path: Pat
     with pytest.raises(UserError, match=r"notes\.txt: not a call ledger"):
         Ledger(ScriptedModel(echo), notes)
     assert notes.read_text().startswith("my notes")
+
+
+def test_a_damaged_ledger_outside_an_index_is_refused_and_named(tmp_path: Path) -> None:
+    """Only the damaged ledger of an index is replaced: a damaged file elsewhere may be something else."""
+    file, model = tmp_path / "calls.sqlite", ScriptedModel(lambda request: "x" * 3_000)
+    requests = [request_of(str(number)) for number in range(50)]
+    Ledger(model, file).complete(requests)
+    rows_of(file, "PRAGMA wal_checkpoint(TRUNCATE)")
+    data = file.read_bytes()
+    file.write_bytes(data[: 4096 * 10] + b"\xff" * (len(data) - 4096 * 10))
+    with pytest.raises(UserError, match=r"calls\.sqlite: not a call ledger \(database disk image is malformed\)"):
+        Ledger(model, file).complete(requests)
+
+
+def test_a_file_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(UserError, match=r"/proc/self/mem: not usable as a call ledger"):
+        Ledger(ScriptedModel(echo), Path("/proc/self/mem"))
 
 
 CHILD = """

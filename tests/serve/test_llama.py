@@ -15,8 +15,10 @@ from graph.models.catalogue import SMOLLM2, gguf_of, is_fetched
 from graph.types import CompletionRequest, LanguageModel, Message
 from serve.engines import llama, open_model
 from serve.engines.child import CommandServer
+from serve.engines.child_backend import LlamaBackend, llama_body
 from serve.engines.llama import CONTEXT_TOKENS, LlamaSpec, open_llama, read_llama
 from serve.engines.openai_api import OpenAIModel
+from serve.http.errors import ApiError
 from tests.llama import with_llama
 from tests.processes import command_lines, until
 
@@ -160,11 +162,35 @@ def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_pa
             read_llama(str(tmp_path), {name: tmp_path / "adapter-f16.gguf"})
     spec = read_llama(str(tmp_path), {})
     assert spec.file == gguf_of(SMOLLM2).resolve() and spec.name == "smollm2"
+    on_base = read_llama("smollm2", {"other": tmp_path / "adapter-f16.gguf"})
+    for each, models in ((spec, (tmp_path.name, "smollm2")), (on_base, ("smollm2", "other"))):
+        backend = LlamaBackend(each)
+        backend.child.log.unlink()
+        assert backend.models == models, "the model that the user named should come first"
     assert spec.extra(tmp_path.name)["lora"] == [{"id": 0, "scale": 1.0}]
     assert spec.extra("smollm2")["lora"] == [{"id": 0, "scale": 0.0}], "the base should answer without the adapter"
     assert spec.extra("smollm2")["chat_template_kwargs"] == {"enable_thinking": False}, (
         "thinking should be turned off, as in training"
     )
+
+
+def test_fields_that_llama_cpp_would_ignore_are_refused_unless_they_change_nothing() -> None:
+    extra, request_body = LlamaSpec(Path("m.gguf"), "m", {}).extra("m"), {"model": "mine", "max_completion_tokens": 5}
+    for field, neutral in (("include_reasoning", True), ("return_tokens_as_token_ids", False), ("min_tokens", 0)):
+        assert llama_body({**request_body, field: neutral}, extra, "m")["max_tokens"] == 5
+        with pytest.raises(ApiError, match=f"{field}: llama.cpp has no such field") as problem:
+            llama_body({**request_body, field: not neutral}, extra, "m")
+        assert (problem.value.status, problem.value.param) == (400, field)
+
+
+def test_template_arguments_of_a_request_are_added_to_the_default_ones() -> None:
+    extra = LlamaSpec(Path("m.gguf"), "m", {}).extra("m")
+    for sent, expected in (
+        ({"style": "short"}, {"enable_thinking": False, "style": "short"}),
+        ({"enable_thinking": True}, {"enable_thinking": True}),
+    ):
+        body = llama_body({"model": "mine", "chat_template_kwargs": sent}, extra, "m")
+        assert (body["model"], body["chat_template_kwargs"]) == ("m", expected)
 
 
 @pytest.mark.parametrize(("requested", "threads"), [("3", 3), ("", None), ("0", None), ("2,1", None)])
@@ -182,6 +208,14 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -
         server.wait()
     server.close()
     assert server.log.exists()
+
+
+def test_a_model_whose_server_has_ended_is_opened_again(tmp_path: Path) -> None:
+    (tmp_path / "broken.gguf").write_bytes(b"GGUF")
+    ended = open_llama(str(tmp_path / "broken.gguf"))
+    until(lambda: ended.has_ended)
+    again = open_llama(str(tmp_path / "broken.gguf"))
+    assert again is not ended and again._server.url != ended._server.url
 
 
 def test_waiting_for_a_local_server_does_not_use_the_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 from graph.answer.attribution import Citation, Quote
 from graph.answer.support import NotChecked, Unsupported
-from graph.types import Evidence, Finding, Passage, Scored, Summary, Trace
+from graph.types import Evidence, Finding, Passage, Proposition, Scored, Span, Summary, Trace
 from serve.pipeline import Answer
-from serve.show import show_answer, show_evidence, show_paths
+from serve.show import printable, show_answer, show_evidence, show_paths
 from serve.types import Cost
 
 PASSAGE = Passage("p1", "a.md", "Tides", 0, 12, 40, "High \x1b[2J\x07at noon.\nLow at dusk.")
@@ -35,6 +35,14 @@ def test_evidence_shows_rank_score_title_source_offsets_and_text() -> None:
     assert show_evidence(Evidence("q")) == "Nothing found."
 
 
+def test_propositions_are_listed_with_the_place_of_their_first_occurrence() -> None:
+    spans = (Span("p1", "a.md", 12, 25, 3), Span("p2", "b.md", 0, 13))
+    proposition = Proposition("n", "High tide is at noon.", ("noon",), spans)
+    shown = show_evidence(Evidence("q", (Scored(PASSAGE, 0.5),), (Scored(proposition, 0.75),)))
+    assert "\n\nPropositions\n\n1. 0.750 · a.md p. 3, 12–25\n    High tide is at noon." in shown
+    assert "Propositions" not in show_evidence(Evidence("q", (Scored(PASSAGE, 0.5),)))
+
+
 def test_a_passage_without_a_title_is_named_by_its_source() -> None:
     passage = replace(PASSAGE, title="")
     evidence = Evidence("q", passages=(Scored(passage, 0.5),), trace=Trace("dense"))
@@ -44,7 +52,7 @@ def test_a_passage_without_a_title_is_named_by_its_source() -> None:
     assert "\n[1] a.md 12–40\n" in show_answer(cited)
 
 
-def test_one_passage_is_in_the_singular() -> None:
+def test_one_passage_is_counted_in_the_singular() -> None:
     finding = Finding("Who?", "Ida.", ("p1",), 0.5)
     summary = Summary("s", 1, "All of it.", ("p1",))
     shown = show_evidence(Evidence("q", summaries=(Scored(summary, 0.25),), findings=(finding,)))
@@ -54,6 +62,11 @@ def test_one_passage_is_in_the_singular() -> None:
 def test_control_characters_of_documents_do_not_reach_the_terminal() -> None:
     shown = show_answer(ANSWER) + show_evidence(Evidence("q", passages=(Scored(PASSAGE, 0.5),)))
     assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+def test_the_joiners_of_persian_indic_and_emoji_spelling_are_preserved() -> None:
+    text = "می\u200cخواهم क्\u200dष 👩\u200d🚀"
+    assert printable(f"{text}\u202e\u200b") == text
 
 
 def test_an_answer_shows_its_reason_and_the_passage_of_each_citation() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import httpx2
@@ -16,9 +17,11 @@ from graph.errors import UserError
 from graph.models import checkpoint
 from serve.engines import child as children
 from serve.engines.child import PROCESS_GROUP_GUARD, SupervisedServer
+from serve.engines.child_backend import VllmBackend
 from serve.engines.open_backend import VllmOptions, open_backend
 from serve.engines.vllm import VllmSpec, lora_rank, max_lora_rank, read_spec
 from tests.processes import runs, until
+from tests.serve.http.running import serving
 
 FAKE_SERVER = """#!{python}
 import http.server, os, subprocess, sys
@@ -118,6 +121,33 @@ def test_the_command_line_contains_the_model_its_adapters_and_the_options(tmp_pa
         read_spec(str(tmp_path / "model"), {"model": adapters["sft"]}, sys.executable, ())
 
 
+def test_an_adapter_as_the_model_is_served_first_together_with_its_base(tiny_llama: Path, tiny_adapter: Path) -> None:
+    backend = open_backend(f"vllm:{tiny_adapter}", [f"other={tiny_adapter}"], VllmOptions(sys.executable))
+    assert backend.models == ("adapter", "model", "other") and isinstance(backend, VllmBackend)
+    words = " ".join(backend.child.spec.command(99))
+    assert f"--model {tiny_llama} --served-model-name model " in words
+    assert f"--lora-modules adapter={tiny_adapter} other={tiny_adapter}" in words
+    backend.child.log.unlink()
+    with pytest.raises(UserError, match=r"--adapter adapter=….*another name"):
+        open_backend(f"vllm:{tiny_adapter}", [str(tiny_adapter)], VllmOptions(sys.executable))
+
+
+def test_until_the_child_is_ready_every_chat_request_is_refused_as_starting(
+    tiny_llama: Path, shared_isles: Path, tmp_path: Path
+) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec sleep 1000\n")
+    python.chmod(0o755)
+    first = [{"role": "user", "content": "Who built the Lantern?"}]
+    later = [*first, {"role": "assistant", "content": "The Marlow Yard."}, {"role": "user", "content": "When?"}]
+    with serving(shared_isles, f"vllm:{tiny_llama}", vllm=VllmOptions(str(python))) as running:
+        for turns, stream in product((first, later), (False, True)):
+            body = {"model": "model", "messages": turns, "stream": stream}
+            response = running.post("/v1/chat/completions", json=body)
+            assert (response.status_code, response.json()["error"]["code"]) == (503, "model_starting")
+    running.services.backend.child.log.unlink()  # type: ignore[attr-defined]
+
+
 def test_the_variable_names_the_python_unless_an_option_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MODEGRAPH_VLLM_PYTHON", "/nowhere/python")
     for option, python in (("", "/nowhere/python"), ("/elsewhere/python", "/elsewhere/python")):
@@ -159,7 +189,7 @@ def fake_server(tmp_path: Path) -> Path:
 def test_no_process_of_the_child_remains_if_the_guard_cannot_end_it(
     how: str, fake_server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The guard hangs, or only the guard was killed, for example because memory ran out."""
+    """Either the guard hangs, or only the guard is killed, for example because memory runs out."""
     monkeypatch.setattr(children, "STOP_S", 0.5)
     if how == "hangs":
         hanging = fake_server.with_name("process_group_guard.py")

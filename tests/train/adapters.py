@@ -24,7 +24,7 @@ SMALL_SIZES = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
-"""The configuration of the small models of other families whose exports are tested."""
+"""The sizes of small models of other families, whose exports are tested."""
 
 
 def random_adapter(base: str, data: Path, output: Path, size: float = 0.02, rank: int = 4, **options: Any) -> Path:

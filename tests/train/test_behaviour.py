@@ -553,7 +553,9 @@ def test_a_row_begins_with_the_tokens_that_the_server_reads(
     row = tokenize_row(server._tokenizer, messages, completion)
     prompt = server.prompt_ids(messages)
     assert list(row.ids[: row.prompt_tokens]) == prompt
-    assert prompt.count(server._tokenizer.eos_token_id) == len(messages), "only the template's own end tokens"
+    assert prompt.count(server._tokenizer.eos_token_id) == len(messages), (
+        "the prompt should contain only the template's own end tokens"
+    )
     answer = row.ids[row.prompt_tokens :]
     assert answer[-1] == server._tokenizer.eos_token_id and answer.count(answer[-1]) == 1
     assert server._tokenizer.decode(answer[:-1]) == completion
@@ -654,7 +656,7 @@ def test_generation_figures_are_logged_at_their_steps_and_change_no_weight(
     train_once(MsSettings(**run_values(base, scored_data, tmp_path / "with", **values, sample_steps=2)))
     rows = log_of(tmp_path / "with")
     steps = {row["step"] for row in rows if {"generation/tokens", "generation/cut_share"} <= row.keys()}
-    assert steps == {2, 4} and [row["step"] for row in rows] == [2, 3, 4]
+    assert steps == {2, 4} and [row["step"] for row in rows] == [2, 3, 4, 5]
     assert not any("generation/tokens" in row for row in log_of(tmp_path / "without"))
     one, other = ((tmp_path / run / "model.safetensors").read_bytes() for run in ("without", "with"))
     assert one == other

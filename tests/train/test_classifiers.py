@@ -1,5 +1,7 @@
 """Temperature, threshold, reliability and average precision, compared with hand-worked numbers and slow references."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from graph.retrieve.learned.light import FEATURES
 from graph.trees import probabilities
+from tests.growth import assert_linear
 from train.classifiers import (
     calibration_error,
     fit_temperature,
@@ -86,7 +89,22 @@ def test_average_precision_over_the_propositions_of_each_questions_passages_equa
     assert cosine == pytest.approx([(1 / 2 + 2 / 3) / 2, 1 / 2]), (
         "a question without a relevant proposition should be left out"
     )
+    order = [3, 4, 2, 6, 0, 5, 1]
+    mixed = Examples(**{name: values_n[order] for name, values_n in vars(examples).items()})
+    assert average_precisions(mixed, cosine_n[order].astype(np.float64)).tolist() == cosine.tolist()
     (ranked,) = rank_datasets(examples, examples.label_n.astype(np.float64), ["a"], "dev")
     assert (ranked.questions, ranked.selector) == (2, 1.0)
     assert ranked.cosine == pytest.approx(cosine.mean())
     assert ranked.standard_error == pytest.approx(abs((1 - cosine[0]) - (1 - cosine[1])) / 2)
+
+
+def test_average_precisions_take_time_linear_in_the_number_of_questions() -> None:
+    """Without relevant propositions, no average precision is computed, which would take far longer."""
+
+    def prepare(questions: int) -> Callable[[], object]:
+        question_n = np.repeat(np.arange(questions), 40)
+        zeros_n = np.zeros(len(question_n), np.int64)
+        examples = Examples(np.zeros((len(question_n), 1), np.float32), zeros_n, question_n, zeros_n == 0, zeros_n)
+        return lambda: average_precisions(examples, zeros_n.astype(np.float64))
+
+    assert_linear(prepare, 500)

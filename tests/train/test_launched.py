@@ -16,14 +16,15 @@ import pytest
 import torch
 import yaml
 
-from data_synth.rows import response_to_json
+from data_synth.rows import preference_to_json, response_to_json
 from graph.shared.jsonl import write_jsonl
 from tests.places import ROOT
-from tests.train.world import log_of, response_row
+from tests.train.world import log_of, preference, response_row
 from train.model.load import load_model, load_policy
 from train.preference.preference import train_once
 from train.run.record import read_run
-from train.run.settings import LoraSettings, MsSettings
+from train.run.settings import LoraSettings, MsSettings, SftSettings, TrainSettings
+from train.sft import train_sft
 
 pytestmark = pytest.mark.machines
 STEPS, SAVE_STEPS, KILL_STEP = 6, 2, 3
@@ -91,12 +92,14 @@ def launch(command: list[str], **variables: str) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
 
 
-def launch_with_shipped_config(name: str, settings: MsSettings) -> subprocess.CompletedProcess[str]:
-    """`train ms` under `accelerate launch` with the configuration configs/accelerate/NAME.yaml."""
+def launch_with_shipped_config(
+    name: str, settings: TrainSettings, stage: str = "ms"
+) -> subprocess.CompletedProcess[str]:
+    """`train STAGE` under `accelerate launch` with the configuration configs/accelerate/NAME.yaml."""
     file = Path(settings.output).with_suffix(".yaml")
     file.write_text(yaml.safe_dump(settings.model_dump()))
     launcher = ["-m", "accelerate.commands.launch", "--config_file", f"configs/accelerate/{name}.yaml"]
-    command = ["--main_process_port", "0", "-m", "modegraph", "train", "ms", "--config", str(file)]
+    command = ["--main_process_port", "0", "-m", "modegraph", "train", stage, "--config", str(file)]
     return launch([sys.executable, *launcher, *command])
 
 
@@ -162,6 +165,19 @@ def test_ddp_makes_the_same_updates_as_one_process(base: Path, rows: Path, tmp_p
     )
     assert process.returncode == 0, process.stderr[-3000:]
     assert process.stderr.count(f"step 1 of {STEPS}") == 1
+    assert_ended_alike(tmp_path / "one", tmp_path / "two")
+
+
+def test_sft_in_two_processes_makes_the_same_updates_and_has_the_same_dev_loss(base: Path, tmp_path: Path) -> None:
+    """The batches of the two processes have different numbers of answer tokens, and their last batch of dev rows is filled with repeated ones."""
+    for name, numbers in (("train", range(12)), ("dev", range(5))):
+        write_jsonl(tmp_path / f"{name}.jsonl", (preference_to_json(preference(number)) for number in numbers))
+    values = {"model": str(base), "data": str(tmp_path), "learning_rate": 2e-3, "max_steps": STEPS, "logging_steps": 1}
+    one = SftSettings(**values, output=str(tmp_path / "one"), batch_size=4)  # type: ignore[arg-type]
+    train_sft(one)
+    two = one.model_copy(update={"output": str(tmp_path / "two"), "batch_size": 2})
+    process = launch_with_shipped_config("ddp", two, "sft")
+    assert process.returncode == 0, process.stderr[-3000:]
     assert_ended_alike(tmp_path / "one", tmp_path / "two")
 
 

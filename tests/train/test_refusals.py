@@ -116,6 +116,20 @@ def test_the_loss_and_its_gradients_are_those_of_a_slow_reference(base: Path, re
         torch.testing.assert_close(ours.grad, theirs.grad, atol=2e-5, rtol=1e-2, msg=name)
 
 
+def test_a_row_has_the_same_weight_in_every_batch(base: Path, reading: Path, tmp_path: Path) -> None:  # noqa: F811
+    """The mean loss over steps of one group each equals the loss of one step of all groups, though a refusal has fewer tokens than an answer."""
+    tokenizer = load_tokenizer(str(base))
+    settings = settings_of(base, reading, tmp_path / "run", anchor_refusals=True, group_tokens=8)
+    data = read_sft_data(settings, tokenizer)
+    trainer = sft_trainer(settings, data, tokenizer, tmp_path / "work")
+    assert len({group.scored_tokens for group in data.train}) > 1
+    with torch.no_grad():
+        alone = [float(trainer.compute_loss(trainer.model, [group])) for group in data.train]
+        assert sum(alone) / len(alone) == pytest.approx(
+            float(trainer.compute_loss(trainer.model, data.train)), rel=1e-5
+        )
+
+
 def optimal_log_odds(refusal_weight: float, answer_weight: float, kinds: Sequence[int], loss: str) -> float:
     """The log-odds of refusing that minimise a loss over rows with the same prompt, by gradient descent from the initial model's, −1."""
     initial = torch.tensor(-1.0)

@@ -71,7 +71,7 @@ def reward_of(model: Any, tokenizer: Any, prompt: Any, text: str) -> float:
 def test_a_reward_model_learns_which_response_is_preferred(
     kind: str, data: Path, request: pytest.FixtureRequest
 ) -> None:
-    """On rows outside its training data, the chosen response gets a higher reward than the rejected one, and the record states it."""
+    """On rows outside its training data, the chosen response gets a higher reward than the rejected one, and the record states the accuracy."""
     folder = request.getfixturevalue(kind)
     rows = read_preferences(data / "dev.jsonl")
     prompts = [row.prompt for row in rows]
@@ -229,7 +229,7 @@ def test_a_reward_adapter_of_a_changed_base_is_refused(adapter_run: Path, base: 
         score_texts(adapter, [response_row(0).prompt], ["Corrow"])
 
 
-def test_the_card_says_how_to_compute_rewards(run: Path) -> None:
+def test_the_card_shows_how_to_compute_rewards(run: Path) -> None:
     card = (run / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: text-classification" in card and "score_texts" in card and "load_policy" not in card
     assert read_run(run).data_fingerprint in card and "###Reason" not in card

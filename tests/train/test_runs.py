@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +17,23 @@ from graph.models.checkpoint import is_adapter
 from graph.shared.progress import PROGRESS, FolderProgress, read_progress
 from tests.train.pair_losses import pair_dpo_loss, pair_mode_seeking_loss
 from tests.train.world import log_of, preference
-from train.model.load import load_model, load_policy
+from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import completion_logps, pad_rows, tokenize_row
-from train.preference.preference import Loss, pair_trainer, train_once
-from train.run.data import read_preferences
+from train.preference.preference import (
+    Loss,
+    pair_trainer,
+    read_preference_data,
+    reference_free_trainer,
+    response_group_trainer,
+    train_once,
+)
+from train.reward import reward_trainer
+from train.run.data import read_preferences, rows_fingerprint
 from train.run.loop import ProgressCallback, prepare, run_trainer
 from train.run.record import model_card, read_run
 from train.run.save import fresh_folder
-from train.run.settings import DpoSettings, LoraSettings, MsSettings, SftSettings
-from train.sft import train_sft
+from train.run.settings import DpoSettings, LoraSettings, MsSettings, RewardSettings, SftSettings
+from train.sft import read_sft_data, sft_trainer, train_sft
 
 STEPS = 5
 SFT_CURVE = [6.040, 5.864, 5.724, 5.624, 5.565]
@@ -230,7 +239,7 @@ def test_a_run_never_overwrites_an_existing_path(base: Path, data: Path, sft_run
         read_run(tmp_path / "file")
 
 
-def test_the_working_directory_is_no_output(
+def test_the_working_directory_and_its_parent_are_refused_as_outputs(
     base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -310,6 +319,50 @@ def test_only_the_first_of_several_processes_prints_the_progress(
         assert ("sft: step 1 of 2, loss 0.5000" in capfd.readouterr().err) == is_first
         with pytest.raises(UserError, match="the loss is nan at step 1 of 2"):
             ProgressCallback("sft").on_log(arguments, state, None, {"loss": math.nan})
+
+
+def test_a_record_describes_the_data_before_the_first_step(
+    base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows are changed while the run trains on those that it has read."""
+    rows = shutil.copytree(data, tmp_path / "data")
+    before = rows_fingerprint(rows)
+    original = ProgressCallback.on_log
+
+    def on_log(self: ProgressCallback, *arguments: Any, **named: Any) -> None:
+        (rows / "train.jsonl").write_text("{}\n")
+        original(self, *arguments, **named)
+
+    monkeypatch.setattr(ProgressCallback, "on_log", on_log)
+    assert train_sft(SftSettings(**common(base, rows, tmp_path / "run"))).data_fingerprint == before
+    assert rows_fingerprint(rows) != before
+
+
+def test_every_trainer_uses_one_of_several_gpus(
+    base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers would otherwise split batches among them with DataParallel. Here its arguments count two GPUs."""
+    original = TrainingArguments.__post_init__
+
+    def count_two(self: TrainingArguments) -> None:
+        original(self)
+        self._n_gpu = 2
+
+    monkeypatch.setattr(TrainingArguments, "__post_init__", count_two)
+    assert TrainingArguments(str(tmp_path)).n_gpu == 2
+    tokenizer, values = load_tokenizer(str(base)), common(base, data, tmp_path / "run")
+    sft, dpo, reward = SftSettings(**values), DpoSettings(**values), RewardSettings(**values)
+    simpo, orpo = (DpoSettings(**values, trainer="trl", loss=loss) for loss in ("simpo", "orpo"))
+    pairs = read_preference_data(dpo, tokenizer)
+    for trainer in (
+        sft_trainer(sft, read_sft_data(sft, tokenizer), tokenizer, tmp_path / "work"),
+        response_group_trainer(dpo, "dpo", pairs, tokenizer, tmp_path / "work"),
+        pair_trainer(dpo, prepare(dpo), tmp_path / "work", "sigmoid"),
+        reference_free_trainer(simpo, prepare(simpo), tmp_path / "work"),
+        reference_free_trainer(orpo, prepare(orpo), tmp_path / "work"),
+        reward_trainer(reward, prepare(reward, head="score"), tmp_path / "work"),
+    ):
+        assert (trainer.args.n_gpu, trainer.args.train_batch_size) == (1, sft.batch_size), type(trainer)
 
 
 def test_the_first_loss_with_bfloat16_and_checkpointing_is_close_to_that_in_float32(

@@ -7,7 +7,7 @@ import torch
 
 from graph.config import parse_settings
 from graph.errors import UserError
-from train.run.settings import DpoSettings, MsSettings, SftSettings
+from train.run.settings import DpoSettings, MsSettings, SftSettings, TinySettings
 
 REQUIRED = {"model": "m", "data": "d", "output": "o"}
 
@@ -23,6 +23,8 @@ REQUIRED = {"model": "m", "data": "d", "output": "o"}
         (SftSettings, {"warmup_share": 1.0}, "warmup_share = 1.0"),
         (SftSettings, {"precision": "float16"}, "precision = 'float16': expected 'float32', 'bfloat16' or 'auto'"),
         (SftSettings, {"lora": {"rank": 0}}, "lora.rank = 0"),
+        (SftSettings, {"seed": -1}, "seed = -1. Expected greater than or equal to 0"),
+        (SftSettings, {"seed": 2**32}, "seed = 4294967296. Expected less than 4294967296"),
         (DpoSettings, {"beta": 0}, "beta = 0"),
         (MsSettings, {"label_smoothing": 0}, "label_smoothing = 0"),
         (MsSettings, {"label_smoothing": 0.5}, "label_smoothing = 0.5"),
@@ -50,6 +52,11 @@ def test_auto_precision_is_bfloat16_where_the_machine_computes_in_it(
     monkeypatch.setattr("train.run.settings.computes_in_bfloat16", lambda: supported)
     settings = parse_settings(SftSettings, {**REQUIRED, "precision": "auto"}, "run.yaml")
     assert settings.precision == ("bfloat16" if torch.cuda.is_available() else precision)
+
+
+def test_seeds_that_numpy_refuses_are_refused_by_tiny_too() -> None:
+    with pytest.raises(UserError, match="seed = -1"):
+        parse_settings(TinySettings, {"texts": "t", "output": "o", "seed": -1}, "tiny.yaml")
 
 
 def test_the_error_for_a_missing_output_names_it() -> None:

@@ -13,15 +13,17 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM
 from trl import SFTConfig, SFTTrainer
 
+from data_synth.reading.reading_form import score_reading
 from data_synth.reading.reading_rows import ReadingSettings, reading_rows
 from data_synth.rows import ReadingRow, preference_to_json, reading_to_json
 from graph.errors import UserError
 from graph.models.checkpoint import answer_form
 from graph.shared.jsonl import write_jsonl
+from graph.shared.runs import course_of, find_runs
 from graph.types import Message
 from tests.data_synth.reading.world import TEXTS, isles
 from tests.train.world import TEXTS as SENTENCES
-from tests.train.world import preference
+from tests.train.world import log_of, preference
 from train.model.load import load_model, load_tokenizer
 from train.model.logps import TokenizedRow, tokenize_row
 from train.model.packing import TokenizedGroup, plain_logps
@@ -71,7 +73,7 @@ def test_rows_with_the_same_passages_form_one_group_and_no_row_is_dropped() -> N
     assert first == TokenizedGroup((1, 2, 3), ((4, 8, 9), (5, 7, 9)), (1, 1)) and first.scored_tokens == 4
     assert second == TokenizedGroup((6, 2, 3, 4), ((8, 9),), (0,)) and third.prompt == (6, 5, 5, 5)
     assert [len(group.responses) for group in share_prefixes(rows, contexts, 8)] == [1] * 5, (
-        "a limit of 8 tokens has no room for two rows"
+        "no two rows should fit into a group of at most 8 tokens"
     )
     assert len(share_prefixes([rows[0]] * 2, contexts[:2], 100)) == 1
 
@@ -148,6 +150,33 @@ def test_the_dev_loss_does_not_depend_on_the_batches(base: Path, reading: Path, 
     assert found == pytest.approx([float(slow)] * 3, rel=1e-5)
 
 
+def test_the_dev_loss_is_gathered_by_group(base: Path, reading: Path, tmp_path: Path) -> None:
+    """Each group gives one entry: with several processes, the last batch repeats groups, and the Trainer cuts off the surplus by counting entries."""
+    tokenizer = load_tokenizer(str(base))
+    settings = settings_of(base, reading, tmp_path / "run", batch_size=2, group_tokens=8)
+    data = read_sft_data(settings, tokenizer)
+    trainer = sft_trainer(settings, data, tokenizer, tmp_path / "work")
+    trainer.evaluate()
+    assert len(data.dev) == 5
+    losses = [-plain_logps(trainer.model, [group]).sum().item() for group in data.dev]
+    assert trainer._dev_losses == [
+        (pytest.approx(loss, rel=1e-4), group.scored_tokens) for loss, group in zip(losses, data.dev, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("anchored", [False, True])
+def test_accumulated_batches_equal_one_large_batch(anchored: bool, base: Path, reading: Path, tmp_path: Path) -> None:
+    """Four batches of one group have the loss and the gradient of one batch of four, although the groups have different numbers of answer tokens."""
+    values = {"max_steps": 3, "logging_steps": 1, "learning_rate": 1e-3, "anchor_refusals": anchored}
+    for size in (1, 4):
+        batches = {"batch_size": size, "gradient_accumulation": 4 // size}
+        train_sft(settings_of(base, reading, tmp_path / f"{size}", **values, **batches))
+    one, other = (
+        [(row["loss"], row["grad_norm"]) for row in log_of(tmp_path / f"{size}") if "loss" in row] for size in (1, 4)
+    )
+    assert one == [(pytest.approx(loss, rel=1e-4), pytest.approx(norm, rel=1e-3)) for loss, norm in other]
+
+
 def test_the_best_checkpoint_is_saved_and_training_stops_early(base: Path, reading: Path, tmp_path: Path) -> None:
     """The learning rate is high and constant: once the rows are memorised, F1 no longer improves, and the run ends before 400 steps."""
     changes = {"learning_rate": 1e-2, "max_steps": 400, "scheduler": "constant", "eval_steps": 40, "patience": 2}
@@ -158,6 +187,11 @@ def test_the_best_checkpoint_is_saved_and_training_stops_early(base: Path, readi
     figures = reading_figures(load_model(str(run), "float32"), tokenizer, rows)
     assert figures["f1"] == pytest.approx(record.metrics["eval_f1"]) and figures["f1"] > 0.5
     assert not (run / "checkpoints").exists()
+    (found,) = find_runs(tmp_path)
+    course = course_of(tmp_path, found)
+    assert max(f1 for _, f1 in course.curves["eval_f1"]) == record.metrics["eval_f1"]
+    assert [step for step, _ in course.curves["eval_f1"]] == [step for step, _ in course.curves["loss"]]
+    assert course.best_step == 40 * (len(course.curves["eval_f1"]) - changes["patience"])
 
 
 def test_the_f1_of_dev_rows_does_not_depend_on_the_batch(base: Path, reading: Path) -> None:
@@ -179,6 +213,24 @@ def test_the_f1_of_dev_rows_does_not_depend_on_the_batch(base: Path, reading: Pa
 def test_conversations_are_read_in_every_supported_format(row: dict[str, Any]) -> None:
     prompt = (Message("system", "Be short."), Message("user", "Where?"))
     assert conversation_of(row) == Conversation(prompt, "Here.", ("Here.",))
+
+
+@pytest.mark.parametrize(
+    ("completion", "answers"),
+    [
+        ("Tarn [2]", ("Tarn",)),
+        ("###Reason: The ferry left Tarn [1]. ###Answer: Tarn", ("Tarn",)),
+        ("###Reason: No passage says so. ###Answer: not in the documents", ()),
+    ],
+)
+def test_the_accepted_answer_of_a_conversation_is_the_short_one(completion: str, answers: tuple[str, ...]) -> None:
+    row = conversation_of({"instruction": "Where?", "output": completion})
+    assert row.answers == answers and score_reading(completion, row.answers, row.gold, 0).exact == 1
+
+
+def test_the_answers_of_a_pair_are_accepted() -> None:
+    pair = preference_to_json(replace(preference(0), answers=("Corrow", "Corrow town")))
+    assert conversation_of(pair).answers == ("Corrow", "Corrow town")
 
 
 ASSISTANT = {"role": "assistant", "content": "Here."}

@@ -21,7 +21,7 @@ from train.verifier import claims_of, fit_second_stage, licences, read_claims, r
 
 
 def example_passages() -> list[ClaimPassage]:
-    """The Markdown documents in examples/, each one passage."""
+    """The Markdown documents in examples/documents, each as one passage."""
     files = sorted((ROOT / "examples" / "documents").glob("*.md"))
     texts = [file.read_text(encoding="utf-8") for file in files]
     return [
@@ -151,7 +151,7 @@ def test_a_two_stage_verifier_marks_at_most_max_marked_of_the_supported_sentence
 
 
 def test_equally_weighted_opposite_sets_cancel_out_and_a_constant_input_gets_no_weight() -> None:
-    """Two sets of opposite labels, one of them ten times as large as the other, cancel out only if their weights are equal in total."""
+    """Two sets with opposite labels, one of them ten times as large as the other, cancel out only if their weights are equal in total."""
     rng = np.random.default_rng(0)
     few, many = rng.normal(size=(200, 1)), rng.normal(size=(2000, 1))
     input_nS = np.column_stack([np.concatenate([few, many]), np.full(2200, 3.0)])

@@ -21,10 +21,12 @@ PACKAGES = {
 ERRORS = {
     "UserError",
     "Unavailable",
+    "DamagedFile",
     "DiskFull",
     "ModelUnavailable",
     "IndexBusy",
     "OtherFormat",
+    "NoDocumentMeets",
     "PromptTooLong",
     "NoAnswer",
 }

@@ -67,7 +67,7 @@ def export_merged(run: Path, output: Path) -> MergeLoss:
 def export_adapter(run: Path, output: Path, base: str = "") -> str:
     """Write the adapter alone with tokenizer, card and run.json to `output`; return the name of its base: `base` if given, else its hub name.
 
-    UserError as in `export_merged`, and if `base` is empty and the record has no hub name of the base.
+    UserError as in `export_merged`, and if `base` is empty and the record contains no hub name for the base.
     """
     record = adapter_run(run)
     check_output(output)
@@ -139,7 +139,7 @@ def base_name(run: Path, record: RunRecord) -> str:
 
 
 def hub_base(run: Path, record: RunRecord) -> str:
-    """The base model's name on the hub; "" for a local folder or a name of the catalogue (the record has the fingerprint of its weights)."""
+    """The base model's name on the hub; "" for a local folder or a name of the catalogue (the record contains the fingerprint of its weights)."""
     base = base_name(run, record)
     return base if record.base_weights == base else ""
 

@@ -3,9 +3,9 @@
 llama.cpp then opens the file and writes greedy replies, which the run scores: a reply equals the run's own if each of its tokens is the
 run's most likely one.
 
-The Modelfile has the chat template in Ollama's format, the stop token and the system prompt of training. Ollama does not read Jinja templates: the
-text around each turn is extracted from chats that the model's template renders, and written as a Go template. A template whose text varies from turn
-to turn, or does not fit Ollama's syntax, is omitted, with a comment in the Modelfile.
+The Modelfile contains the chat template in Ollama's format, the stop token and, if training used a system prompt of modegraph, that prompt. Ollama does
+not read Jinja templates: the text around each turn is extracted from chats that the model's template renders, and written as a Go template. A
+template whose text varies from turn to turn, or does not fit Ollama's syntax, is omitted, with a comment in the Modelfile.
 """
 
 from __future__ import annotations
@@ -63,17 +63,18 @@ class Turns:
     after_answer: str
 
 
-def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm) -> tuple[str, bool]:
-    """The text of a Modelfile for the file `gguf` in the same folder, whose model answers in `form`; and whether the text has the chat template."""
+def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm | None) -> tuple[str, bool]:
+    """The text of a Modelfile for the file `gguf` in the same folder, whose model answers in `form` (None: in none of ours); and whether the text contains
+    the chat template.
+    """
     turns = turns_of(tokenizer)
     template = "# No TEMPLATE: the model's chat template cannot be written in Ollama's format."
     if turns is not None:
         template = f'TEMPLATE """{go_template(turns)}"""'
-    system = answer_messages("?", (), form)[0].content
     lines = [
         f"FROM ./{gguf}",
         template,
-        f'SYSTEM """{system}"""',
+        *([] if form is None else [f'SYSTEM """{answer_messages("?", (), form)[0].content}"""']),
         f'PARAMETER stop "{tokenizer.eos_token}"',
         "PARAMETER temperature 0",
         f"PARAMETER num_ctx {min(context_tokens, MAX_CONTEXT)}",
@@ -221,14 +222,14 @@ USE_MODEL = f"""## Use
 $ ollama create NAME --file {MODELFILE}
 ```
 
-or open the file with llama.cpp or LM Studio, with the system prompt of `{MODELFILE}`; or `modegraph ask INDEX "question" --model gguf:FOLDER`."""
+or open the file with llama.cpp or LM Studio{{prompt}}; or `modegraph ask INDEX "question" --model gguf:FOLDER`."""
 USE_ADAPTER = """## Use
 
 ```console
 $ llama-server --model BASE.gguf --lora {file}
 ```
 
-with a GGUF file of the base model; or `modegraph ask INDEX "question" --model gguf:FOLDER` if `modegraph models list` has the base."""
+with a GGUF file of the base model; or `modegraph ask INDEX "question" --model gguf:FOLDER` if `modegraph models list` lists the base."""
 NOT_OPENED = (
     f"not opened: the package {PACKAGE}, which includes llama.cpp, is not installed (pip install 'modegraph[cpu]')"
 )
@@ -241,7 +242,7 @@ class GgufExport:
     """The file, and its gaps to the run, measured on `tokens` tokens of llama.cpp's greedy replies to `conversations` conversations of `measured_on`.
 
     `gaps` are those to the run in its training precision, then in float32, unless the two are the same or the base is quantised; () if nothing was compared.
-    `template`: whether the Modelfile has the chat template; False for an adapter, which has no Modelfile.
+    `template`: whether the Modelfile contains the chat template; False for an adapter, which has no Modelfile.
     """
 
     file: str
@@ -278,7 +279,8 @@ def export_gguf(
         )
         megabytes = round(file.stat().st_size / 1e6, 1)
         export = GgufExport(file.name, megabytes, template, measured_on, len(probes), tokens, gaps)
-        use = USE_ADAPTER.format(file=file.name) if adapter_only else USE_MODEL
+        prompt = "" if record.answer_form is None else f", with the system prompt of `{MODELFILE}`"
+        use = USE_ADAPTER.format(file=file.name) if adapter_only else USE_MODEL.format(prompt=prompt)
         section = f"## Precision\n\nWeights are stored as {kind.upper()}.\n\n{describe_export(export)}"
         write_public(folder, public, "", [use, section], adapter_only)
     return export
@@ -306,7 +308,7 @@ def describe_export(export: GgufExport) -> str:
 
 
 def _write_model(run: Path, record: RunRecord, tokenizer: Any, file: Path, kind: GgufType) -> tuple[bool, int]:
-    """Write the model and a Modelfile; return whether the Modelfile has the chat template, and the model's window in tokens."""
+    """Write the model and a Modelfile; return whether the Modelfile contains the chat template, and the model's window in tokens."""
     if is_adapter(str(run)):
         say(f"merging {run} into {adapter_base(str(run))}")
         model = merged_model(run, _precision(record))

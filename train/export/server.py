@@ -7,6 +7,7 @@ that a server does not provide is None.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,8 @@ MODEGRAPH_OWNER = "modegraph"
 """The `owned_by` of models in the list of modegraph's own server."""
 RETRIES = 20
 """Retries of a request that a busy server refuses, such as one that answers requests one by one."""
-LOGPROBS = {"logprobs": True, "top_logprobs": 1, "return_tokens_as_token_ids": True}
+LOGPROBS = {"logprobs": True, "top_logprobs": 1}
+TOKEN_IDS = {"return_tokens_as_token_ids": True}
 
 
 @dataclass(frozen=True)
@@ -125,10 +127,10 @@ class Server:
         body = self._body(name, messages=turns, max_tokens=max_tokens, temperature=0)
 
         def complete() -> Any:
-            try:
-                return client.post("/chat/completions", body=body | LOGPROBS, cast_to=object)
-            except (openai.BadRequestError, openai.UnprocessableEntityError):
-                return client.post("/chat/completions", body=body, cast_to=object)
+            for fields in (LOGPROBS | TOKEN_IDS, LOGPROBS):
+                with suppress(openai.BadRequestError, openai.UnprocessableEntityError):
+                    return client.post("/chat/completions", body=body | fields, cast_to=object)
+            return client.post("/chat/completions", body=body, cast_to=object)
 
         answer = self._send(complete)
         try:

@@ -93,12 +93,13 @@ def unwrapped(model: Any) -> Any:
 
 
 def chunked_logps(head: nn.Module, states_ND: Tensor, token_ids_N: Tensor) -> Tensor:
-    """log softmax(head(state n)) at token n: float32[N]."""
+    """log softmax(head(state n)) at token n: float32[N], without autocast, which a Trainer's steps have only inside the model."""
     states_ND = states_ND.to(cast(Tensor, head.weight).dtype)
-    if len(states_ND) <= HEAD_CHUNK_TOKENS:
-        return _logps(head, states_ND, token_ids_N)
-    chunks = zip(torch.split(states_ND, HEAD_CHUNK_TOKENS), torch.split(token_ids_N, HEAD_CHUNK_TOKENS), strict=True)
-    return torch.cat([checkpoint(_logps, head, *chunk, use_reentrant=False) for chunk in chunks])
+    with torch.autocast(states_ND.device.type, enabled=False):
+        if len(states_ND) <= HEAD_CHUNK_TOKENS:
+            return _logps(head, states_ND, token_ids_N)
+        parts = (torch.split(each, HEAD_CHUNK_TOKENS) for each in (states_ND, token_ids_N))
+        return torch.cat([checkpoint(_logps, head, *chunk, use_reentrant=False) for chunk in zip(*parts, strict=True)])
 
 
 class PassThroughHead(nn.Module):

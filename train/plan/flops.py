@@ -54,7 +54,7 @@ class Shape:
 def shape_of(settings: TrainSettings, head: Head = "tokens", copies: int = 1) -> Shape:
     """The shape of the model in `settings`, with `copies` of the trained weights (TRL may need a frozen copy).
 
-    UserError if the model has no configuration, or no attention heads.
+    UserError if the model has no usable configuration, or no attention heads.
     """
     model = model_without_weights(settings, head)
     config = model.config.get_text_config()
@@ -89,16 +89,16 @@ def model_without_weights(settings: TrainSettings, head: Head) -> Any:
     adapter = is_adapter(settings.model)
     source = adapter_base(settings.model) if adapter else settings.model
     cached = check_source(source)
-    try:
-        config = AutoConfig.from_pretrained(resolve(source), local_files_only=cached)
-    except (OSError, ValueError) as problem:
-        found = f"model {source!r}: no configuration ({one_line(problem)})"
-        raise UserError(found, "the config.json of a model", "check the name") from None
-    kind = AutoModelForCausalLM
-    if head == "score":
-        kind, config.num_labels = AutoModelForSequenceClassification, 1
+    kind = AutoModelForSequenceClassification if head == "score" else AutoModelForCausalLM
     with torch.device("meta"):
-        model = kind.from_config(config)
+        try:
+            config = AutoConfig.from_pretrained(resolve(source), local_files_only=cached)
+            if head == "score":
+                config.num_labels = 1
+            model = kind.from_config(config)
+        except (OSError, ValueError) as problem:
+            found = f"model {source!r}: no usable configuration ({one_line(problem)})"
+            raise UserError(found, "the config.json of a causal language model", "check the name") from None
         if adapter or settings.lora is not None:
             model = get_peft_model(model, _adapter_of(settings) if adapter else lora_config(settings.lora, head))
     return model

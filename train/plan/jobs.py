@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from train.model.load import Head, load_tokenizer
-from train.model.logps import HEAD_CHUNK_TOKENS
+from train.model.logps import HEAD_CHUNK_TOKENS, greedy_answers
 from train.model.packing import TokenizedGroup
 from train.plan.flops import Work, packed_work, plain_work, text_work, total
 from train.preference.groups import ResponseGroup
@@ -20,11 +21,12 @@ from train.preference.preference import (
     trl_trainer,
 )
 from train.preference.reference import merge, shared_passes
+from train.preference.trainer import GenerationCallback
 from train.reward import reward_trainer
 from train.run.data import Splits, check_lengths, read_splits, tokenized_pairs
 from train.run.loop import TrainingInputs, load_start
 from train.run.settings import WITHOUT_REFERENCE, DpoSettings, MsSettings, RewardSettings, SftSettings, TrainSettings
-from train.sft import read_sft_data, sft_trainer
+from train.sft import read_sft_data, reading_figures, sft_trainer
 
 SETTINGS: dict[str, type[TrainSettings]] = {
     "sft": SftSettings,
@@ -41,7 +43,8 @@ class Job:
     `trainer_of` makes the stage's trainer for the training rows with the given numbers, from settings of the stage's class.
     `reference_groups` are scored without gradients before training; `reference_forwards` is the number of further forward passes over each
     row of a step, and with `reference_in_dev` also over each dev row. `copies` is the number of copies of the trained weights in memory.
-    A batch that predicts more than `max_stored_logits` tokens recomputes its logits.
+    A batch that predicts more than `max_stored_logits` tokens recomputes its logits. `answer_dev` has a model answer dev prompts greedily, as the run
+    does every `eval_steps` or `sample_steps`; None without these.
     """
 
     train: Sequence[TokenizedGroup]
@@ -55,6 +58,7 @@ class Job:
     copies: int = 1
     head: Head = "tokens"
     max_stored_logits: int = 0
+    answer_dev: Callable[[Any], object] | None = None
 
     def work(self, group: TokenizedGroup, packed: bool) -> Work:
         """The work of one row."""
@@ -84,6 +88,14 @@ def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
         part = PreferenceData([data.train[row] for row in rows], [], data.pairs)
         return response_group_trainer(some_settings, method_of(some_settings), part, tokenizer, folder)
 
+    answer_dev = None
+    if settings.sample_steps is not None:
+        sampled = GenerationCallback(
+            tokenizer, data.dev, settings.sample_steps, settings.max_length_tokens, lambda _: None
+        )
+        answer_dev = partial(
+            greedy_answers, tokenizer=tokenizer, prompts=sampled.prompts, limit_tokens=sampled.limit_tokens
+        )
     return Job(
         train=[group.tokenized for group in data.train],
         dev=[group.tokenized for group in data.dev],
@@ -92,6 +104,7 @@ def _preference_job(settings: MsSettings | DpoSettings, tokenizer: Any) -> Job:
         row_tokens=settings.row_tokens,
         max_stored_logits=HEAD_CHUNK_TOKENS,
         reference_groups=reference_passes([*data.train, *data.dev], settings.batch_size) * (passes - is_cached),
+        answer_dev=answer_dev,
     )
 
 
@@ -132,6 +145,9 @@ def _sft_job(settings: SftSettings, tokenizer: Any) -> Job:
         packs=True,
         reference_forwards=int(settings.anchor_refusals),
         max_stored_logits=HEAD_CHUNK_TOKENS,
+        answer_dev=None
+        if settings.eval_steps is None
+        else partial(reading_figures, tokenizer=tokenizer, rows=data.dev_rows),
     )
 
 

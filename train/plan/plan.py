@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +61,28 @@ def updates(
     return steps, full + min(1.0, rest * accumulation / batches_per_process)
 
 
+def evaluations(settings: TrainSettings, steps: int) -> tuple[int, int]:
+    """(passes over the dev rows, sets of answers to dev prompts) of a run of `steps` steps, the evaluation at its end included."""
+    if isinstance(settings, SftSettings) and settings.eval_steps is not None:
+        passes = steps // settings.eval_steps + 1
+        return passes, passes
+    if isinstance(settings, PreferenceSettings) and settings.sample_steps is not None:
+        return 1, steps // settings.sample_steps
+    return 1, 0
+
+
 @dataclass(frozen=True)
 class Calibration:
-    """A measurement on `device`: seconds for `tokens` in `steps` steps, and bytes that a forward pass of the longest batch adds."""
+    """A measurement on `device`: seconds for `tokens` in `steps` steps, bytes that a forward pass of the longest batch adds, and seconds for a set of
+    answers to dev prompts (0 if the run generates none).
+    """
 
     device: str
     steps: int
     tokens: int
     seconds: float
     activations_bytes: int
+    answer_seconds: float = 0.0
 
     @property
     def seconds_per_token(self) -> float:
@@ -140,7 +153,8 @@ def _now() -> float:
 class Counts:
     """Rows and tokens. `pass_tokens` are those of one pass over the data, counting a prompt once for all its responses if `packed`.
 
-    `tokens` are those of all passes; `reference_tokens` and `dev_tokens` need no gradients. None of them includes padding.
+    `tokens` are those of all passes; `reference_tokens` and `dev_tokens` need no gradients. None of them includes padding, or answers to dev
+    prompts; `answer_sets` counts how often these are generated. Early stopping (`patience`) is ignored.
     """
 
     rows: int
@@ -155,11 +169,12 @@ class Counts:
     tokens: int
     reference_tokens: int
     dev_tokens: int
+    answer_sets: int
 
 
 @dataclass(frozen=True)
 class Flops:
-    """Floating-point operations of training, of the reference (`reference_in_steps`: those within the steps) and of dev rows."""
+    """Floating-point operations of training, of the reference (`reference_in_steps`: those within the steps) and of dev rows, without answers to them."""
 
     training: float
     reference: float
@@ -215,13 +230,19 @@ def measure(job: Job, settings: TrainSettings, steps: int) -> tuple[Calibration,
         changes |= {"reference_cache": None, "sample_steps": None}
     if isinstance(settings, SftSettings):
         changes |= {"eval_steps": None, "patience": None}
-    say(f"calibration: {steps} steps and one to measure memory, rows per step: {settings.batch_size}")
+    answering = "" if job.answer_dev is None else ", then answers to dev prompts"
+    say(f"calibration: {steps} steps and one to measure memory, rows per step: {settings.batch_size}{answering}")
     with tempfile.TemporaryDirectory() as folder:
         trainer = job.trainer_of(distinct, settings.model_copy(update=changes), Path(folder))
         packed = job.packs and trainer.logps_of is not plain_logps
         trainer.train_dataset = [trainer.train_dataset[distinct.index(row)] for row in rows]
         tokens = [job.work(job.train[row], packed).tokens for row in rows]
-        return calibrate(trainer, tokens, settings.batch_size), packed
+        calibration = calibrate(trainer, tokens, settings.batch_size)
+        if job.answer_dev is not None:
+            started = _now()
+            job.answer_dev(trainer.model)
+            calibration = replace(calibration, answer_seconds=_now() - started)
+        return calibration, packed
 
 
 def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Counts:
@@ -240,7 +261,8 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
         for batch in shuffled_batches(len(job.train), settings.batch_size, settings.seed)
     )
     tokens = round(work.tokens * passes)
-    dev_tokens = _work_of(job, job.dev, packed).tokens
+    dev_passes, answer_sets = evaluations(settings, steps)
+    dev_tokens = dev_passes * _work_of(job, job.dev, packed).tokens
     return Counts(
         rows=len(job.train),
         responses=sum(len(group.responses) for group in job.train),
@@ -255,6 +277,7 @@ def count(job: Job, settings: TrainSettings, launch: Launch, packed: bool) -> Co
         reference_tokens=_work_of(job, job.reference_groups, packed).tokens
         + job.reference_forwards * (tokens + job.reference_in_dev * dev_tokens),
         dev_tokens=dev_tokens,
+        answer_sets=answer_sets,
     )
 
 
@@ -266,7 +289,7 @@ def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) ->
         for batch in shuffled_batches(len(job.train), settings.batch_size, settings.seed)
     ]
     training = counts.passes * training_flops(shape, batches, settings.gradient_checkpointing, job.max_stored_logits)
-    dev = forward_flops(shape, _work_of(job, job.dev, packed))
+    dev = evaluations(settings, counts.steps)[0] * forward_flops(shape, _work_of(job, job.dev, packed))
     in_steps = job.reference_forwards * counts.passes * forward_flops(shape, total(batches))
     in_dev = job.reference_forwards * job.reference_in_dev * dev
     reference = forward_flops(shape, _work_of(job, job.reference_groups, packed)) + in_steps + in_dev
@@ -274,15 +297,17 @@ def flops_of(job: Job, settings: TrainSettings, shape: Shape, counts: Counts) ->
 
 
 def hours_of(counts: Counts, flops: Flops, launch: Launch, calibration: Calibration) -> float:
-    """Seconds per token times the tokens, in hours; passes without gradients outside the steps are added in proportion to their operations.
+    """Seconds per token times the tokens, in hours, plus the answers to dev prompts; passes without gradients outside the steps are added in proportion to
+    their operations.
 
-    The processes share the training and dev rows, but each computes all passes of the reference outside the steps. Communication between
-    processes is not counted.
+    The processes share the training and dev rows, but each computes all passes of the reference outside the steps, and all answers. Communication
+    between processes is not counted.
     """
     training = calibration.seconds_per_token * counts.tokens
     seconds_per_flop = training / (flops.training + flops.reference_in_steps)
     others = flops.reference - flops.reference_in_steps + flops.dev / launch.processes
-    return (training / launch.processes + seconds_per_flop * others) / SECONDS_PER_HOUR
+    answers = counts.answer_sets * calibration.answer_seconds
+    return (training / launch.processes + seconds_per_flop * others + answers) / SECONDS_PER_HOUR
 
 
 def _work_of(job: Job, groups: Sequence[TokenizedGroup], packed: bool) -> Work:

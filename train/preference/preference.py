@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from trl import DPOConfig, DPOTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
+from data_synth.rows import ResponseRow
 from graph.errors import UserError
 from graph.models.checkpoint import ADAPTER_CONFIG, is_adapter, model_name, tokenizer_source
 from graph.models.load import read_tokenizer
@@ -42,6 +43,7 @@ from train.run.loop import (
     load_start,
     load_with_adapter,
     lora_config,
+    on_one_gpu,
     prepare,
     run_and_save,
     run_folder,
@@ -90,7 +92,7 @@ def pair_trainer(
     trainer = PairTrainer(
         model=start.model,
         ref_model=copy.deepcopy(start.model) if is_full_model else None,
-        args=arguments,
+        args=on_one_gpu(arguments),
         train_dataset=PLACEHOLDER,
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora),
@@ -118,7 +120,7 @@ def reference_free_trainer(settings: DpoSettings, start: TrainingInputs, folder:
         kind, arguments = OrpoTrainer, ORPOConfig(**common)
     trainer = kind(
         model=start.model,
-        args=arguments,
+        args=on_one_gpu(arguments),
         train_dataset=PLACEHOLDER,
         processing_class=start.tokenizer,
         peft_config=lora_config(settings.lora),
@@ -142,11 +144,15 @@ def trl_trainer(settings: MsSettings | DpoSettings, start: TrainingInputs, folde
 
 @dataclass(frozen=True)
 class PreferenceData:
-    """The training and dev groups of a run, and whether these are pairs, whose labels are (1 − ε, ε)."""
+    """The training and dev groups of a run, and whether these are pairs, whose labels are (1 − ε, ε).
+
+    The KL to `reference` is measured over `samples` of the policy or, if there are none, over the training and dev groups.
+    """
 
     train: list[ResponseGroup]
     dev: list[ResponseGroup]
     pairs: bool
+    samples: tuple[ResponseGroup, ...] = ()
 
 
 def method_of(settings: MsSettings | DpoSettings) -> Method:
@@ -164,21 +170,19 @@ def stage_of(settings: MsSettings | DpoSettings) -> Literal["ms", "dpo"]:
     return "ms" if isinstance(settings, MsSettings) else "dpo"
 
 
-def train_once(settings: MsSettings | DpoSettings) -> RunRecord:
-    """Train without rounds, from settings to a finished run at `settings.output`; UserError for bad input before the first step."""
+def train_once(settings: MsSettings | DpoSettings, samples: Sequence[ResponseRow] = ()) -> RunRecord:
+    """Train without rounds, from settings to a finished run at `settings.output`; UserError for bad input before the first step.
+
+    `samples` are responses of the policy, if those in the data are only a selection of them: the KL to `reference` is measured over them.
+    """
     if settings.trainer == "trl":
         return _train_with_trl(settings)
     check_start(settings)
     tokenizer = load_tokenizer(settings.model)
     data = read_preference_data(settings, tokenizer)
-    if isinstance(settings, DpoSettings) and settings.label_smoothing and not data.pairs:
-        raise UserError(
-            f"label_smoothing: {settings.label_smoothing:g} with K scored responses",
-            "pairs, which have an ε; the labels of scored responses are softened by beta_reward",
-            "set best_against_worst to true, or label_smoothing to 0",
-        )
-    if method_of(settings) == "rloo" and data.pairs:
-        raise UserError("loss: rloo with pairs", "scored responses of the model", "use `synth responses`, or --rounds")
+    how = (settings.rewards, False, 2 if data.pairs else settings.responses, settings.seed)
+    groups = scored_groups(samples, tokenizer, *how)
+    data = replace(data, samples=tuple(g for g in groups if g.longest_tokens <= settings.max_length_tokens))
     with run_folder(settings, stage_of(settings)) as folder:
         trainer = response_group_trainer(settings, method_of(settings), data, tokenizer, folder)
         alignment = alignment_of(settings, data)
@@ -221,6 +225,14 @@ def read_preference_data(settings: MsSettings | DpoSettings, tokenizer: PreTrain
         read_groups("dev.jsonl") if (folder / "dev.jsonl").exists() else [],
         not scored or settings.best_against_worst,
     )
+    if isinstance(settings, DpoSettings) and settings.label_smoothing and not data.pairs:
+        raise UserError(
+            f"label_smoothing: {settings.label_smoothing:g} with K scored responses",
+            "pairs, which have an ε; the labels of scored responses are softened by beta_reward",
+            "set best_against_worst to true, or label_smoothing to 0",
+        )
+    if method_of(settings) == "rloo" and data.pairs:
+        raise UserError("loss: rloo with pairs", "scored responses of the model", "use `synth responses`, or --rounds")
     if settings.sample_steps is not None and not data.dev:
         found = f"sample_steps = {settings.sample_steps} without {folder}/dev.jsonl"
         raise UserError(found, "dev prompts to answer", "add the file, or unset sample_steps")
@@ -231,7 +243,8 @@ def response_group_trainer(
     settings: PreferenceSettings, method: Method, data: PreferenceData, tokenizer: PreTrainedTokenizerBase, folder: Path
 ) -> ResponseGroupTrainer:
     """The trainer of groups of K responses: model with its adapter, reference log-probabilities, dropout off."""
-    groups = [*data.train, *data.dev]
+    groups = [*data.train, *data.dev, *data.samples]
+    measured = data.samples or groups
     other: list[Tensor] | None = None
     if settings.reference is not None:
         other = reference_of(settings, groups, partial(logps_by_other_model, settings, groups, tokenizer))
@@ -244,22 +257,26 @@ def response_group_trainer(
         beta, beta_reward = objective.beta, objective.beta_reward
         say(f"β_π = {beta:g}, β_r = {beta_reward:g}: the optimum depends only on β_π β_r = {beta * beta_reward:g}")
 
-    def initial_logps() -> list[Tensor]:
+    def initial_logps(some: Sequence[ResponseGroup]) -> list[Tensor]:
         with autocast(settings):
-            return group_logps(model, groups, logps_of, settings.batch_size)
+            return group_logps(model, some, logps_of, settings.batch_size)
 
-    reference = reference_of(settings, groups, initial_logps) if other is None else other
-    # For responses sampled from π, the mean of log π − log π_ref estimates KL(π ‖ π_ref).
-    figures = {} if other is None else {KL: float((torch.cat(initial_logps()) - torch.cat(other)).mean())}
+    reference = reference_of(settings, groups, partial(initial_logps, groups)) if other is None else other
+    figures: dict[str, float] = {}
+    if other is not None:
+        # For responses sampled from π, the mean of log π − log π_ref estimates KL(π ‖ π_ref).
+        log_ratios_R = torch.cat(initial_logps(measured)) - torch.cat(other[-len(measured) :])
+        figures[KL] = float(log_ratios_R.mean())
     examples = [Example(group, reference_K) for group, reference_K in zip(groups, reference, strict=True)]
+    train, dev = len(data.train), len(data.dev)
     trainer = ResponseGroupTrainer(
         objective,
         logps_of,
         figures,
         model=model,
-        args=TrainingArguments(**trainer_arguments(settings, folder), remove_unused_columns=False),
-        train_dataset=examples[: len(data.train)],
-        eval_dataset=examples[len(data.train) :] or None,
+        args=on_one_gpu(TrainingArguments(**trainer_arguments(settings, folder), remove_unused_columns=False)),
+        train_dataset=examples[:train],
+        eval_dataset=examples[train : train + dev] or None,
         processing_class=tokenizer,
     )
     if settings.sample_steps is not None:

@@ -18,7 +18,7 @@ from statistics import fmean
 from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
 from data_synth.responses.responses import PROMPTS_AT_ONCE, SampledTexts, sample_texts
 from data_synth.responses.rewards import RESPONSES, REWARDS, gold_reward
-from data_synth.rows import Dropped, ResponseRow, Sampling
+from data_synth.rows import Dropped, ResponseRow, Sampling, response_to_json
 from graph.answer.prompt import NOT_FOUND, is_no_answer
 from graph.answer.template import prompt_ids
 from graph.errors import UserError
@@ -32,13 +32,13 @@ from graph.types import LanguageModel, OpenModel
 from train.model.load import load_tokenizer
 from train.preference.groups import combine_rewards, nonzero_weights
 from train.preference.preference import KL, stage_of, train_once
-from train.run.data import Prompt, read_prompts, read_responses, rows_fingerprint
+from train.run.data import Prompt, read_prompts, read_responses, refuses
 from train.run.loop import check_adapter, check_tracker
 from train.run.record import Alignment, RunRecord, read_run
 from train.run.save import (
     CHECKPOINTS,
+    NO_OUTCOME,
     SETTINGS,
-    Outcome,
     about_run,
     check_output,
     check_same_run,
@@ -67,6 +67,11 @@ class Round:
         return self.folder / "responses"
 
     @property
+    def samples(self) -> Path:
+        """The file of all sampled responses; a round that trains on exactly these has none."""
+        return self.folder / "samples.jsonl"
+
+    @property
     def run(self) -> Path:
         return self.folder / "run"
 
@@ -92,30 +97,36 @@ def train_in_rounds(settings: MsSettings | DpoSettings, rounds: RoundsSettings, 
     prompts = usable_prompts(data / "train.jsonl", rounds)
     check_rewards(settings, prompts)
     check_lengths(settings, rounds, prompts)
+    start = run_record(stage_of(settings), settings.model, settings.data, settings, NO_OUTCOME)
+    origin = {"data": start.data_fingerprint, "weights": model_name(settings.model), "reference": start.reference_name}
     output.mkdir(parents=True, exist_ok=True)
-    check_same_run(output, settings, {"data": rows_fingerprint(data), "weights": model_name(settings.model)})
+    check_same_run(output, settings, origin)
     figures: list[dict[str, float]] = []
     records: list[RunRecord] = []
     policy = settings.model
     with report_progress(output, about_run(stage_of(settings), settings)):
         for number in range(1, rounds.count + 1):
             this = Round(number, output / f"round-{number}", policy, settings, rounds)
-            round_figures = figures_of(sample(this, prompts, open_model), settings.rewards)
+            samples = sample(this, prompts, open_model)
+            round_figures = figures_of(samples, settings.rewards)
             summary = ", ".join(f"{name} {value:.3g}" for name, value in round_figures.items())
             say(f"round {number} of {rounds.count}: {summary}")
-            records.append(train(this))
+            records.append(train(this, samples))
             kl = records[-1].metrics.get(KL, 0.0 if number == 1 else None)
             figures.append({"round": number, **round_figures, **({} if kl is None else {KL: kl})})
             write_jsonl(output / FIGURES, figures)
             note_progress(output, number, rounds.count, figures[-1])
             policy = str(this.run)
-        record = finish(settings, records, figures, Path(policy))
+        record = finish(start, records, figures, output, Path(policy))
     shutil.rmtree(output / CHECKPOINTS)
     return record
 
 
 def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> list[ResponseRow]:
-    """The round's rows, sampled and written unless they exist; calls recorded in its ledger are not repeated. UserError if no prompt has usable responses."""
+    """Sample responses and write the rows to train on, unless these exist; return rows with all samples. UserError if no prompt has usable responses.
+
+    Calls recorded in the round's ledger are not repeated.
+    """
     if not (this.responses / SUMMARY).exists():
         rounds = this.rounds
         model = open_model(f"{rounds.engine}:{this.policy}", ledger_of(this.responses, None))
@@ -126,38 +137,51 @@ def sample(this: Round, prompts: Sequence[Prompt], open_model: OpenModel) -> lis
             "Policy": f"{model.name}, at the start of round {this.number}",
             "Sampling": f"{rounds.samples} responses per prompt at temperature {rounds.temperature:g}, up to {rounds.max_answer_tokens:,} tokens, seed {this.seed}",
         }
-        responded = respond(chosen, model, sampling, rounds.refusal_responses)
+        responded = track(respond(chosen, model, sampling), f"round {this.number}: prompts", len(chosen))
+        rows: Iterable[ResponseRow | Dropped] = responded
+        if rounds.refusal_responses != "as_sampled" or rounds.only_different or this.settings.best_against_worst:
+            samples = list(responded)
+            this.folder.mkdir(parents=True, exist_ok=True)
+            write_jsonl(this.samples, (response_to_json(row) for row in samples if isinstance(row, ResponseRow)))
+            rows = change_refusals(chosen, samples, rounds.refusal_responses)
         if rounds.only_different:
-            responded = drop_equal(responded, this.settings.rewards)
-        rows = track(responded, f"round {this.number}: prompts", len(chosen))
+            rows = drop_equal(rows, this.settings.rewards)
         form = replace(RESPONSES, made_by=f"train {stage_of(this.settings)}")
         write_dataset(this.responses, rows, form, origin)
     if not (this.responses / "train.jsonl").exists():
         reasons = f"{TOO_FEW}, or {EQUAL}" if this.rounds.only_different else TOO_FEW
         found = f"{this.responses}: every prompt has {reasons}"
         raise UserError(found, "a policy that answers", "start from a model that was tuned to answer (`train sft`)")
-    return read_responses(this.responses / "train.jsonl")
+    return read_responses(this.samples if this.samples.exists() else this.responses / "train.jsonl")
 
 
-def respond(
-    prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling, refusal_responses: str = "as_sampled"
-) -> Iterator[ResponseRow | Dropped]:
-    """Each prompt with its responses, as sampled, and their rewards; Dropped in place of a prompt with too few responses to compare.
-
-    `refusal_responses` is the setting of that name: with "added", a refusal is added where no response refuses; with "left_out", responses that refuse are left out.
-    """
+def respond(prompts: Sequence[Prompt], model: LanguageModel, sampling: Sampling) -> Iterator[ResponseRow | Dropped]:
+    """Each prompt with its responses, as sampled, and their rewards; Dropped in place of a prompt with too few responses to compare."""
     remaining = iter(prompts)
     while batch := list(islice(remaining, PROMPTS_AT_ONCE)):
         sampled = sample_texts([((prompt.row.id,), prompt.row.prompt) for prompt in batch], model, sampling)
         for prompt, texts in zip(batch, sampled, strict=True):
-            if refusal_responses == "left_out":
-                texts = texts.without(is_no_answer)
-            if len(texts.texts) < 2:
-                yield Dropped(TOO_FEW)
-                continue
-            if refusal_responses == "added" and not any(is_no_answer(text) for text in texts.texts):
-                texts = replace(texts, texts=(*texts.texts, NOT_FOUND))
-            yield replace(with_rewards(prompt, texts), sampling=sampling, policy=model.name)
+            row = replace(with_rewards(prompt, texts), sampling=sampling, policy=model.name)
+            yield row if len(row.responses) > 1 else Dropped(TOO_FEW)
+
+
+def change_refusals(
+    prompts: Sequence[Prompt], rows: Iterable[ResponseRow | Dropped], refusal_responses: str
+) -> Iterator[ResponseRow | Dropped]:
+    """The rows of the prompts: with "added", rows without a refusal get one; with "left_out", refusals are left out.
+
+    Dropped in place of a row with too few other responses.
+    """
+    for prompt, row in zip(prompts, rows, strict=True):
+        if isinstance(row, Dropped):
+            yield row
+            continue
+        texts = SampledTexts(row.responses, row.cut)
+        if refusal_responses == "left_out":
+            texts = texts.without(refuses)
+        elif refusal_responses == "added" and not any(map(refuses, row.responses)):
+            texts = replace(texts, texts=(*texts.texts, NOT_FOUND))
+        yield with_rewards(Prompt(row, prompt.gold), texts) if len(texts.texts) > 1 else Dropped(TOO_FEW)
 
 
 def drop_equal(rows: Iterable[ResponseRow | Dropped], weights: Mapping[str, float]) -> Iterator[ResponseRow | Dropped]:
@@ -188,8 +212,8 @@ def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dic
     }
 
 
-def train(this: Round) -> RunRecord:
-    """Train the round's model on its rows, unless its run is complete; return the run's record."""
+def train(this: Round, samples: Sequence[ResponseRow]) -> RunRecord:
+    """Train the round's model on its rows, unless its run is complete; return the run's record. The KL is measured over all `samples`."""
     if not (this.run / RUN_RECORD).exists():
         settings, first = this.settings, this.number == 1
         reference = settings.reference or (None if first or this.rounds.reference == "round" else settings.model)
@@ -203,16 +227,18 @@ def train(this: Round) -> RunRecord:
             "rounds": None,
         }
         gc.collect()  # the models of engines and trainers are in reference cycles, and the next step needs their memory
-        train_once(settings.model_copy(update=changes))
+        train_once(settings.model_copy(update=changes), samples if reference and this.samples.exists() else ())
         gc.collect()
     return read_run(this.run)
 
 
 def finish(
-    settings: MsSettings | DpoSettings, records: Sequence[RunRecord], figures: Sequence[Mapping[str, float]], last: Path
+    start: RunRecord, records: Sequence[RunRecord], figures: Sequence[Mapping[str, float]], output: Path, last: Path
 ) -> RunRecord:
-    """Write the run of all rounds: the files of the last round's run, with a log and a record that cover every round."""
-    output = Path(settings.output)
+    """Write the run of all rounds: the files of the last round's run, with a log and a record that cover every round.
+
+    `start` is the record before the first round.
+    """
     shutil.copytree(last, output, ignore=shutil.ignore_patterns(RUN_RECORD), dirs_exist_ok=True)
     log = [
         {"round": number, **row}
@@ -225,8 +251,7 @@ def finish(
     }
     seconds = sum(record.train_seconds for record in records)
     alignment = Alignment(end.beta, end.responses_per_prompt, end.beta_reward, end.label_smoothing)
-    outcome = Outcome(log, metrics, seconds)
-    record = run_record(stage_of(settings), settings.model, settings.data, settings, outcome, alignment)
+    record = replace(start, metrics=metrics, train_seconds=seconds, **vars(alignment))
     save_record(output, record, log, adapter=is_adapter(str(output)))
     return record
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from data_synth.rows import MALFORMED, tuple_from_json
+from graph.answer.citations import short_answer
 from graph.errors import UserError
 from graph.shared.jsonl import read_jsonl
 from graph.types import Message
-from train.run.data import check_prompt
+from train.run.data import check_prompt, refuses
 
 ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
 FORMS = "prompt and completion, prompt and chosen, messages, conversations, or instruction and output"
@@ -93,9 +94,11 @@ def _turns(turns: Any) -> tuple[Message, ...]:
 
 
 def _with_gold(prompt: tuple[Message, ...], completion: str, row: Mapping[str, Any]) -> Conversation:
-    """The conversation with the gold data of a reading row; for other rows, the completion is the accepted answer."""
-    if "answers" not in row or "context_ids" not in row or "chosen" in row:
-        return Conversation(prompt, completion, (completion,))
+    """The conversation with the gold data of a reading row or the accepted answers of a pair; for other rows, the completion's own answer is accepted."""
+    if "answers" not in row or "context_ids" not in row:
+        return Conversation(prompt, completion, () if refuses(completion) else (short_answer(completion),))
+    if "chosen" in row:
+        return Conversation(prompt, completion, tuple_from_json(row["answers"]))
     context = tuple_from_json(row["context_ids"])
     numbers = {passage: number for number, passage in enumerate(context, start=1)}
     gold = tuple(sorted(numbers[passage] for passage in tuple_from_json(row.get("gold_ids", ())) if passage in numbers))

@@ -21,7 +21,8 @@ from data_synth.rows import (
     tuple_from_json,
     turns_from_json,
 )
-from graph.answer.prompt import NOT_FOUND, form_of
+from graph.answer.citations import short_answer
+from graph.answer.prompt import NOT_FOUND, form_of, is_no_answer
 from graph.errors import UserError
 from graph.shared.ids import checksum
 from graph.shared.jsonl import read_jsonl
@@ -106,21 +107,30 @@ def prompt_from_json(row: Mapping[str, Any]) -> Prompt:
     )
 
 
+def refuses(response: str) -> bool:
+    """Whether a response of any answer form refuses.
+
+    >>> refuses("not in the documents [1]"), refuses("###Reason: No passage says so. ###Answer: Not in the documents."), refuses("Tarn [1]")
+    (True, True, False)
+    """
+    return is_no_answer(short_answer(response))
+
+
 def rows_fingerprint(source: Path) -> str:
     """Hash of the bytes of `train.jsonl` in a data folder, or of a file itself; "" for anything else (a folder of documents)."""
     file = source / "train.jsonl" if source.is_dir() else source
     return checksum(file) if file.is_file() else ""
 
 
-def form_of_rows(source: Path) -> AnswerForm:
-    """The answer form in the first prompt of `train.jsonl` in a data folder; "reasoned" if there is none, or it is not one of ours."""
+def form_of_rows(source: Path) -> AnswerForm | None:
+    """The answer form that the first prompt of `train.jsonl` in a data folder requests; None if there is no prompt, or the form is not one of ours."""
     file = source / "train.jsonl"
     _, first = next(read_jsonl(file), (0, {})) if file.is_file() else (0, {})
     try:
-        instructions = str(first["prompt"][0]["content"])
+        instructions = (first.get("prompt") or first["messages"])[0]["content"]
     except (KeyError, IndexError, TypeError):
-        instructions = ""
-    return form_of(instructions) or "reasoned"
+        return None
+    return form_of(str(instructions))
 
 
 def holds_responses(file: Path) -> bool:

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import logging
 import math
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import trl.trainer.utils
 from peft import LoraConfig, get_peft_model
 from peft.helpers import disable_input_dtype_casting
-from transformers import PreTrainedTokenizerBase, PrinterCallback, Trainer, TrainerCallback, set_seed
+from transformers import (
+    PreTrainedTokenizerBase,
+    PrinterCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 from transformers.integrations import TensorBoardCallback
+from transformers.trainer import TRAINER_STATE_NAME
+from transformers.trainer_callback import ExportableState
 
 from graph.errors import UserError
 from graph.models.checkpoint import is_adapter, model_name
@@ -33,6 +44,7 @@ from train.run.data import Splits, check_lengths, read_splits, rows_fingerprint
 from train.run.record import Alignment, RunRecord, Stage
 from train.run.save import (
     CHECKPOINTS,
+    NO_OUTCOME,
     NOT_ALIGNED,
     Outcome,
     about_run,
@@ -91,12 +103,14 @@ def check_sharding(runs_as: str) -> None:
 
 
 RECOUNTED_METRIC = "num_tokens"
-"""TRL's count of tokens, which restarts from 0 in a resumed run: omitted from the log and the figures."""
+"""TRL's count of tokens, which restarts from 0 in a resumed run."""
 SHOWN_METRICS = ("rewards/accuracies", "rewards/margins")
 """The metrics in progress lines of preference training, besides the loss."""
 TRACKERS = {"tensorboard": ("tensorboard", "tensorboardX")}
 """Trackers and their packages, any one of which is enough; a tracker that is not listed needs the package of its name."""
-TIMING_METRICS = ("runtime", "per_second", "epoch", RECOUNTED_METRIC)
+UNREPEATABLE_METRICS = ("runtime", "per_second", RECOUNTED_METRIC)
+"""The ends of the names of metrics that differ between runs with the same settings: omitted from the log and the figures."""
+A = TypeVar("A", bound=TrainingArguments)
 
 
 @dataclass(frozen=True)
@@ -232,22 +246,47 @@ def trainer_arguments(settings: TrainSettings, folder: Path) -> dict[str, Any]:
         "project": "modegraph",
         "logging_steps": settings.logging_steps,
         "logging_nan_inf_filter": False,
+        "restore_callback_states_from_checkpoint": True,
         "disable_tqdm": True,
         "use_cpu": device() == "cpu",
         "dataloader_pin_memory": device() != "cpu",
     }
 
 
-class ProgressCallback(TrainerCallback):  # type: ignore[misc]
-    """Shows logged rows as progress, and stops a run whose loss is not finite."""
+def on_one_gpu(arguments: A) -> A:
+    """The same arguments, with at most one GPU: on several, transformers would use DataParallel, which would also split the positions in `logits_to_keep`."""
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
 
-    def __init__(self, stage: str) -> None:
-        self.stage = stage
+
+class ProgressCallback(TrainerCallback, ExportableState):  # type: ignore[misc]
+    """Shows logged rows as progress, times the training, and stops a run whose loss is not finite.
+
+    The last step and every checkpoint get a row of the log, so that an interrupted run logs the same rows as an uninterrupted one.
+    `earlier_seconds` is the time up to the checkpoint that a run resumes from, which contains it.
+    """
+
+    def __init__(self, stage: str, earlier_seconds: float = 0.0) -> None:
+        self.stage, self.earlier_seconds = stage, earlier_seconds
         self.start = (time.monotonic(), 0)
+
+    @property
+    def seconds(self) -> float:
+        """The time of the training so far, without steps that were lost in an interruption."""
+        return self.earlier_seconds + time.monotonic() - self.start[0]
+
+    def state(self) -> dict[str, Any]:
+        """The arguments of this callback in a run that resumes from the checkpoint that is being written."""
+        return {"args": {"stage": self.stage, "earlier_seconds": self.seconds}, "attributes": {}}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Exclude the steps of an interrupted run from the estimate of the remaining time."""
         self.start = (time.monotonic(), state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Log a row before a checkpoint and at the end."""
+        if control.should_save or control.should_training_stop:
+            control.should_log = True
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **kwargs: Any) -> None:
         """Show a logged row and record the progress; UserError at a loss that is NaN or infinite."""
@@ -261,8 +300,7 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
         metrics = "".join(f", {name} {row[name]:.3f}" for name in SHOWN_METRICS if name in row)
         step = f"step {state.global_step:,} of {state.max_steps:,}"
         say(f"{self.stage}: {step}, loss {loss:.4f}{metrics}{self.remaining(state)}")
-        figures = {name: value for name, value in (logs or {}).items() if name != RECOUNTED_METRIC}
-        note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, figures)
+        note_progress(Path(args.output_dir).parent, state.global_step, state.max_steps, repeatable(logs or {}))
 
     def remaining(self, state: Any) -> str:
         """The remaining time at this process's speed, in words; "" at the end."""
@@ -272,7 +310,7 @@ class ProgressCallback(TrainerCallback):  # type: ignore[misc]
 
 
 def run_folder(settings: TrainSettings, stage: Stage) -> AbstractContextManager[Path]:
-    """The folder of a run in progress, which survives a failure if the run saves checkpoints (train/run/save.py)."""
+    """The folder of a run in progress, which survives a failure if `save_steps` is set (train/run/save.py)."""
     resumable = settings.save_steps is not None
     return fresh_folder(Path(settings.output), resumable, about_run(stage, settings))
 
@@ -287,18 +325,19 @@ def run_and_save(
 ) -> RunRecord:
     """Train (or resume from an interrupted run's last checkpoint), evaluate, and write the run to `folder`, with `figures` added to its metrics."""
     check_sharding(trainer.accelerator.distributed_type.value)
+    record = run_record(stage, settings.model, settings.data, settings, NO_OUTCOME, alignment)
     checkpoint = None
     if settings.save_steps is not None:
-        data = Path(settings.data)
         origin = {
-            "data": rows_fingerprint(data),
-            "dev": rows_fingerprint(data / "dev.jsonl"),
+            "data": record.data_fingerprint,
+            "dev": rows_fingerprint(Path(settings.data) / "dev.jsonl"),
             "weights": model_name(settings.model),
+            "reference": record.reference_name,
         }
         checkpoint = last_checkpoint(folder, settings, origin)
     outcome = run_trainer(trainer, stage, checkpoint)
-    outcome = replace(outcome, metrics={**outcome.metrics, **figures})
-    record = run_record(stage, settings.model, settings.data, settings, outcome, alignment)
+    metrics = {**outcome.metrics, **figures}
+    record = replace(record, metrics=metrics, train_seconds=outcome.train_seconds)
     weights = trainer.accelerator.get_state_dict(trainer.model)  # in every process: FSDP shards the weights
     if is_main_process():
         model = trainer.accelerator.unwrap_model(trainer.model)
@@ -311,21 +350,41 @@ def run_trainer(trainer: Any, stage: str, checkpoint: str | None = None) -> Outc
     trainer.remove_callback(PrinterCallback)
     trainer.add_callback(ProgressCallback(stage))
     board = keep_tensorboard(trainer)
-    start = time.perf_counter()
+    if checkpoint is not None and is_trained(checkpoint):
+        trainer.args.max_steps, trainer.args.num_train_epochs = -1, 0
     with completion_logits_only():
-        result = trainer.train(resume_from_checkpoint=checkpoint)
-        seconds = time.perf_counter() - start
+        trainer.train(resume_from_checkpoint=checkpoint)
+        (progress,) = (each for each in trainer.callback_handler.callbacks if isinstance(each, ProgressCallback))
+        seconds = progress.seconds
+        log = [repeatable(row) for row in trainer.state.log_history if row.keys() & {"loss", "eval_loss"}]
         dev_metrics = trainer.evaluate() if trainer.eval_dataset is not None else {}
     if board is not None:
         board.close()
-    metrics = {"train_loss": result.training_loss, "train_steps": result.global_step, **dev_metrics}
-    figures = {name: float(value) for name, value in metrics.items() if not name.endswith(TIMING_METRICS)}
-    rows = [
-        {name: value for name, value in row.items() if name != RECOUNTED_METRIC}
-        for row in trainer.state.log_history
-        if "loss" in row
-    ]
-    return Outcome(rows, figures, seconds)
+    dev_figures = {name: float(value) for name, value in repeatable(dev_metrics).items() if name != "epoch"}
+    figures = {"train_loss": mean_loss(log), "train_steps": float(trainer.state.global_step), **dev_figures}
+    return Outcome(log, figures, seconds)
+
+
+def is_trained(checkpoint: str) -> bool:
+    """Whether the training of a run had ended at a checkpoint; the Trainer would resume it with one more step."""
+    state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+    return bool(state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"])
+
+
+def repeatable(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics that are the same in every run with the same settings."""
+    return {name: value for name, value in metrics.items() if not name.endswith(UNREPEATABLE_METRICS)}
+
+
+def mean_loss(log: Sequence[Mapping[str, float]]) -> float:
+    """The mean loss of all steps, from the rows of a log that have the mean loss since the previous such row.
+
+    >>> mean_loss([{"step": 3, "loss": 1.0}, {"step": 3, "eval_loss": 9.0}, {"step": 4, "loss": 5.0}])
+    2.0
+    """
+    rows = [{"step": 0}, *(row for row in log if "loss" in row)]
+    total = sum(row["loss"] * (row["step"] - before["step"]) for before, row in itertools.pairwise(rows))
+    return total / rows[-1]["step"]
 
 
 class RunTensorBoard(TensorBoardCallback):  # type: ignore[misc]

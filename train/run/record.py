@@ -1,7 +1,7 @@
 """The record and the model card of a finished run, for serving, comparing and publishing.
 
 A run folder has the adapter or the model and its tokenizer as transformers saves them, `run.json` (the record), `settings.yaml` (the
-resolved settings), `log.jsonl` (a row per logged step) and `README.md` (the card)."""
+resolved settings), `log.jsonl` (a row per logged step and per measurement on dev rows) and `README.md` (the card)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunRecord:
     """The origin and the results of a run. `base_model` is the initial model, `data` the folder of training data.
 
     `base_weights` is the fingerprint or hub name of the full model below the adapter, or of the initial model ("" for none); `data_fingerprint`
-    is that of the training rows ("" for a folder of documents and in older records); `answer_form` is the form that the prompts request;
+    is that of the training rows ("" for a folder of documents and in older records); `answer_form` is the form that the prompts request (None: none of ours);
     `reference_name` is the name and fingerprint, or the hub name, of the setting `reference` ("" if it is unset).
     """
 
@@ -53,7 +53,7 @@ class RunRecord:
     device: str
     versions: Mapping[str, str]
     data_fingerprint: str = ""
-    answer_form: AnswerForm = "reasoned"
+    answer_form: AnswerForm | None = "reasoned"
     reference_name: str = ""
 
 
@@ -103,7 +103,7 @@ ANSWERS: Mapping[AnswerForm, str] = {
     "reasoned": "`###Reason: … ###Answer: …`",
 }
 
-FILES_NOTE = "All settings are in `settings.yaml`, each logged step in `log.jsonl`."
+FILES_NOTE = "All settings are in `settings.yaml`, each logged step and each measurement on dev rows in `log.jsonl`."
 USE = f"""## Use
 
 ```python
@@ -144,7 +144,7 @@ def model_card(record: RunRecord, adapter: bool, hub_base: str = "", sections: S
     loss = record.settings.get("loss", "")
     title = f"Preference optimisation with the loss {loss}" if loss in OTHER_LOSSES else TITLES[record.stage]
     about = "Made with modegraph."
-    if record.stage in ("sft", "ms", "dpo"):
+    if record.stage in ("sft", "ms", "dpo") and record.answer_form is not None:
         about += f" Answers have the form {ANSWERS[record.answer_form]}."
     parts = [
         _front_matter(record, adapter, hub_base),

@@ -41,6 +41,10 @@ class Outcome:
     train_seconds: float
 
 
+NO_OUTCOME = Outcome((), {}, 0.0)
+"""The outcome of a run before its first step."""
+
+
 def check_output(output: Path) -> None:
     """UserError if `output` exists and is not an empty folder (a run never overwrites another), or is "." or ends in ".."."""
     if output.name in ("", ".."):
@@ -73,6 +77,8 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
     check_idle(partial)
     if not resumable:
         shutil.rmtree(partial, ignore_errors=True)
+    elif not (partial / CHECKPOINTS / SETTINGS).exists():  # the checkpoints of a run that was not resumable
+        shutil.rmtree(partial / CHECKPOINTS, ignore_errors=True)
     partial.mkdir(parents=True, exist_ok=True)
     try:
         with nullcontext() if about is None else report_progress(partial, about):
@@ -95,7 +101,7 @@ def last_checkpoint(folder: Path, settings: Settings, origin: Mapping[str, str])
 def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) -> None:
     """Write the settings and the `origin` of the run in progress to its folder; UserError if an interrupted run there has different ones.
 
-    `origin` maps `data` and `weights` to their fingerprints.
+    `origin` maps the data, the weights and the reference model to their fingerprints.
     """
     description_file = folder / CHECKPOINTS / SETTINGS
     run = {"settings": settings.recorded(), "made from": dict(origin)}

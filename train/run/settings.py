@@ -43,7 +43,7 @@ class TinySettings(Settings):
     batch_size: int = Field(default=16, ge=1, description="blocks in a step")
     block_tokens: int = Field(default=128, ge=8, description="length of a block of text, in tokens")
     learning_rate: float = Field(default=3e-3, gt=0, description="peak learning rate")
-    seed: int = Field(0, description="seed of every random choice")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="seed of every random choice")
 
 
 class LoraSettings(Settings):
@@ -84,7 +84,7 @@ class TrainSettings(Settings):
     )
     weight_decay: float = Field(default=0.0, ge=0, description="weight decay of AdamW")
     max_grad_norm: float = Field(default=1.0, gt=0, description="norm that gradients are clipped to")
-    seed: int = Field(0, description="seed of every random choice")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="seed of every random choice")
     precision: Annotated[Literal["float32", "bfloat16"], BeforeValidator(_resolve_auto)] = Field(
         "float32",
         description="number format of the computation; auto: bfloat16 if the machine has instructions for it, else float32",
@@ -100,7 +100,11 @@ class TrainSettings(Settings):
     report_to: Literal["none", "tensorboard", "trackio", "wandb", "mlflow"] = Field(
         "none", description="experiment tracker to log to in addition to log.jsonl; it must be installed"
     )
-    logging_steps: int = Field(default=10, ge=1, description="steps between two lines of the log")
+    logging_steps: int = Field(
+        default=10,
+        ge=1,
+        description="steps between two lines of the log, which also has one for each checkpoint and for the last step",
+    )
     save_steps: int | None = Field(
         default=None,
         ge=1,

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from data_synth.dataset.write import SUMMARY
+from data_synth.dataset.write import SUMMARY, stated_origin
 from data_synth.relevance.relevance_form import SPLIT_BY, RelevanceRow, relevance_from_json, relevance_problems
 from graph.documents.questions import SPLITS
 from graph.errors import UserError
@@ -29,7 +29,6 @@ from train.classifiers import (
     distinct_names,
     read_labelled,
     standard_error,
-    stated_origin,
 )
 
 
@@ -182,11 +181,14 @@ COSINE = FEATURES.index("similarity")
 
 def average_precisions(examples: Examples, scores_n: Doubles) -> Doubles:
     """The average precision of each question among its propositions in `own_n`, if one of them is relevant."""
-    precisions = []
-    for question in np.unique(examples.question_n[examples.own_n]):
-        own_n = examples.own_n & (examples.question_n == question)
-        if examples.label_n[own_n].any():
-            precisions.append(average_precision_score(examples.label_n[own_n], scores_n[own_n]))
+    own = np.flatnonzero(examples.own_n)
+    own = own[np.argsort(examples.question_n[own], kind="stable")]
+    _, starts = np.unique(examples.question_n[own], return_index=True)
+    precisions = [
+        average_precision_score(examples.label_n[rows], scores_n[rows])
+        for rows in np.split(own, starts[1:])
+        if examples.label_n[rows].any()
+    ]
     return np.array(precisions, np.float64)
 
 

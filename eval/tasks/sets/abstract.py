@@ -36,7 +36,7 @@ class GeneratedQuestions(ReplyModel):
 def generate_questions(
     description: Sequence[str], model: LanguageModel, users: int, tasks: int, questions: int
 ) -> tuple[list[Question], int]:
-    """Up to users × tasks × questions distinct abstract questions, and the number by which they fall short of it.
+    """Up to users × tasks × questions distinct abstract questions, and how many are missing.
 
     `description` is a list of texts that describe the collection. UserError when the model's reply is invalid or names no users.
     """

@@ -1,4 +1,4 @@
-"""MedMCQA (Pal et al. 2022): questions from Indian medical entrance exams with four options; like MIRAGE, uses the dev split."""
+"""MedMCQA (Pal et al. 2022): four-option questions from Indian medical entrance exams; the dev split, as in MIRAGE."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from graph.errors import UserError
 
 MAX_TEXT_CHARS, MAX_METADATA_CHARS, MAX_TITLE_CHARS = 32 * MIB, MIB, 1000
 LATE_PACKAGES = {"email", "fontTools.ttLib", "pypdf"}
-"""Packages that import some of their modules only while they read a file. A fork cannot, so these modules are imported before it."""
+"""Packages that import some of their modules only while they read a file. In a fork, such imports fail, so these modules are imported before the fork."""
 WALL_CLOCK_FACTOR = 6
 """The limit on wall-clock time, as a multiple of the limit on processor time, because the machine may be busy."""
 NO_MEMORY = 3

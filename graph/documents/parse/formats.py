@@ -41,7 +41,7 @@ FRONT_MATTER = "front_matter"
 """The module with which the child process reads Markdown files that begin with metadata."""
 SUFFIXES = (*PLAIN, *TABLES, *READERS, *LANGUAGES)
 EXTENSIONS_SHOWN = ".txt, .md, .html, .pdf, .docx, .pptx, .xlsx, .csv, .epub, .eml, .ipynb, source code"
-"""A short list of extensions for messages; SUFFIXES has all of them."""
+"""A short list of extensions for messages; SUFFIXES contains all of them."""
 
 
 def missing_package(file: str, package: str) -> UserError:
@@ -65,7 +65,7 @@ MAX_PARTS = 20_000
 class ParsedFile:
     """A file's contents: its title ("" if it has none), its text, and metadata for filters.
 
-    For a file with pages, `page_starts` in the metadata has the offsets of pages 1, 2, … in the text.
+    For a file with pages, `page_starts` in the metadata contains the offsets of pages 1, 2, … in the text.
     """
 
     title: str

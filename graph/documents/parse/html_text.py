@@ -322,9 +322,10 @@ class _Row:
         self._above: dict[int, tuple[str, int]] = {}
 
     def end(self, repeatable: int) -> tuple[list[str], int]:
-        """The texts of the row, a cell's in each column that it spans unless it is the only cell, and the number of repeated characters; the next row begins.
+        """End the row; return its texts and the number of repeated characters.
 
-        If they are more than `repeatable`, nothing is repeated from here on.
+        A cell's text appears in each column that the cell spans, unless it is the only cell. After more than `repeatable` repeated
+        characters, nothing more is repeated.
         """
         cells, self.cells = self.cells, []
         own = ["".join(cell.pieces).strip() for cell in cells]

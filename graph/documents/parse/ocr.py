@@ -69,7 +69,7 @@ def check_programs(ocr: Ocr) -> None:
     try:
         result = subprocess.run([TESSERACT, "--list-langs"], capture_output=True, timeout=LIST_SECONDS, check=False)
     except subprocess.TimeoutExpired:
-        found = f"OCR: {TESSERACT} --list-langs did not end within {LIST_SECONDS} s"
+        found = f"OCR: {TESSERACT} --list-langs did not end within {LIST_SECONDS:g} s"
         raise UserError(found, "a list of languages", "try again when the machine is less busy") from None
     installed = result.stdout.decode("utf-8", "replace").splitlines()[1:]
     for language in ocr.languages.split("+"):

@@ -20,7 +20,7 @@ GAP = "\n\n"
 TABLE_GAP = "\n\n\n"
 """The separator of two tables (graph/text/sentences.py)."""
 _NO_TITLE = ("#!", "\\", "%", "//", ".. ", "<!--")
-"""What a first line begins with that is a command or a comment, in a script, LaTeX, AsciiDoc, reStructuredText or Markdown."""
+"""The beginnings of first lines that are commands or comments in a script, LaTeX, AsciiDoc, reStructuredText or Markdown."""
 DELIMITERS = ",;\t|"
 """The cell separators that are tried; a first line sep=… can declare another."""
 _SAMPLE_CHARS = 1 << 16

@@ -1,2 +1,2 @@
--- The field of feedback's content has the name that the API uses.
+-- Renames the column for the content of feedback to the name that the API uses.
 ALTER TABLE feedback RENAME COLUMN said TO content;

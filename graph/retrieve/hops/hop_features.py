@@ -89,7 +89,7 @@ def rows_of_form(terms: Strings | Sequence[str], word: str) -> list[int]:
 
 
 def share(weight_W: Floats, has_WX: Floats) -> Floats:
-    """Σ weight of the words that each column has / Σ weight of all words; 0 without words: [X].
+    """Σ weight of the words that each column contains / Σ weight of all words; 0 without words: [X].
 
     >>> share(np.array([3.0, 1.0]), np.array([[1, 0], [0, 1]])).tolist()
     [0.75, 0.25]
@@ -205,7 +205,7 @@ composed question, `sum` with question + entity, `entity_cosine` with the entity
 cosine of the question with the sum of the link and a proposition of the candidate, `bridge_cosine` that of bridge and candidate; `below_best_way` is
 the sum of both composed cosines minus the highest such sum of the candidate. A row without a way has NO_WAY in OF_WAY."""
 NO_WAY = -9.0
-"""Below every value of a feature of a way."""
+"""Below all values of the features in OF_WAY."""
 ANSWER_KINDS = {
     **dict.fromkeys(("who", "whose", "whom"), 1),
     **dict.fromkeys(("when", "year", "date"), 2),
@@ -384,7 +384,7 @@ class _Features:
         return np.stack(columns, axis=1).astype(np.float32)
 
     def _near(self, queries_KD: Floats) -> tuple[Floats, Floats]:
-        """The cosines of candidates with queries, and those of each candidate's best proposition (if it has none, of the candidate): both [C, K]."""
+        """The cosines of queries with each candidate, and with its best proposition (with the candidate itself, if it has none): both [C, K]."""
         passages_CK = self.vectors_CD @ queries_KD.T
         return passages_CK, self._best_in(self.vectors_YD @ queries_KD.T, passages_CK)
 
@@ -397,7 +397,7 @@ class _Features:
         return np.where(np.isfinite(best_C), best_C, otherwise)
 
     def _elsewhere_CK(self) -> Flags:
-        """Whether a candidate is in a document other than that of the bridge of a way: [C, K]."""
+        """Whether a candidate is in a document other than that of a way's bridge: [C, K]."""
         return np.asarray(self.document_C[:, None] != self.document_C[self.ways.bridge_K])
 
     def _links(self) -> tuple[Flags, Flags]:

@@ -1,6 +1,6 @@
 """The light selector: the features of a proposition and a question, and the boosted trees that score them. No language model is called.
 
-Features are computed at query time from the index alone: `data_synth` writes them into training rows, and a trained selector reads the same columns.
+Features are computed from the index alone, by the same functions for the training rows that `data_synth` writes and for a selector at query time.
 The features compare a proposition with the question's best propositions, the seeds: a relevant proposition of a multi-hop question often continues
 one of them. `modegraph train selector` writes the file with `save_selector`.
 
@@ -53,8 +53,8 @@ def named_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
     pair_X, document_X = expand_rows(data.entity_document_EU, entity_X)
     from_X = from_X[pair_X]
     occurrence_X, passage_X = expand_rows(index.proposition_passage_NP, seeds_S)
-    home_X = occurrence_X * documents + data.passage_document_P[passage_X]
-    elsewhere_X = ~np.isin(from_X * documents + document_X, home_X)
+    own_X = occurrence_X * documents + data.passage_document_P[passage_X]
+    elsewhere_X = ~np.isin(from_X * documents + document_X, own_X)
     best_U = np.zeros(documents, np.float32)
     np.maximum.at(best_U, document_X[elsewhere_X], near_S[from_X[elsewhere_X]])
     return best_U[data.passage_document_P]
@@ -254,7 +254,7 @@ def relevance(classifier: Classifier, features_nF: Floats) -> NDArray[np.float64
 
 
 def judge(classifier: Classifier, index: Index, query: Query, view: QuestionView, rows_n: Ints) -> NDArray[np.float64]:
-    """The probability that each proposition is relevant: [n]. UserError for an index with another encoder than the classifier."""
+    """The probability that each proposition is relevant: [n]. UserError if the encoder of the index is not the classifier's."""
     check_encoder("selector", classifier.encoder, index, "data of `modegraph synth relevance`")
     return relevance(classifier, features_of(index, query, view, rows_n))
 

@@ -37,7 +37,7 @@ def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 
 def retrieve_lexical(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages among those that contain a term of the question; fewer than k if fewer do."""
+    """Top k passages among those that contain a term of the question; fewer than k if fewer contain one."""
     terms = known_terms(index, query.text)
     scores_P = word_scores(index, terms)
     rows = matching_rows(scores_P, settings.top_k)

@@ -51,7 +51,7 @@ class Visit:
 
 @dataclass
 class Anchors:
-    """The anchors in the order of discovery, and how many each round added; `collect_anchors` fills it."""
+    """The anchors in the order of discovery, and how many each round added; `collect_anchors` fills both lists."""
 
     rows: list[int] = field(default_factory=list)
     per_round: list[int] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 Three variants: with a model, rounds in which the selector prunes the walk's suggestions and the model answers or asks further questions; with
 a trained selector and no model, the selector's scores raise the scores of passages, and links lead from the best passages to others; with
-neither, one round of suggestions: in a second one without a model, the walk drifts (docs/log.md).
+neither, one round of suggestions, because the walk would drift in a second round without a model (docs/log.md).
 
 Legend: P passages, N propositions, n candidates."""
 
@@ -137,7 +137,7 @@ are missing from the first five."""
 
 
 def retrieve_by_selector(index: Index, query: Query, selector: Classifier, top_k: int) -> Evidence:
-    """Top k passages by a trained selector, each with the path to it; UserError if the index has another encoder than the selector."""
+    """Top k passages by a trained selector, each with the path to it; UserError if the encoder of the index is not the selector's."""
     view = view_of(index, query)
     rows_n = propositions_to_judge(index, view)
     relevance_n = judge(selector, index, query, view, rows_n)

@@ -1,7 +1,7 @@
 """`plan` (PankRAG): a model splits the question, sub-questions are answered in the order of their dependencies, and the results are fused by rank.
 
 One call makes the plan (§3.2), which is validated before any other call; sub-questions are answered level by level, and the results of each
-reranked by the answers on which it depends (§3.3). If one of these answers is missing, the sub-question is skipped. Without a model, with an
+are reranked by the answers on which it depends (§3.3). If one of these answers is missing, the sub-question is skipped. Without a model, with an
 invalid plan, or with one that does not split the question, `hops` searches with the whole question.
 
 Legend: P passages, S summaries, X nodes (passages, then summaries), k nodes found, Q questions, D dimensions."""
@@ -282,7 +282,7 @@ MAX_PLAN_TOKENS = 800
 def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
     """The top k nodes by the fused ranks in the lists of the question and its sub-questions, and the sub-questions' answers as findings.
 
-    If no sub-question has a list, the evidence of `hops`.
+    If no sub-question has a list, the result is the evidence of `hops`.
     """
     run, stopped = PlanRun(query.text), ""
     deep = settings.model_copy(update={"top_k": max(DEPTH, settings.top_k)})

@@ -16,11 +16,10 @@ from graph.types import Ints
 
 THRESHOLD = 0.005
 """τ: two statements with the same distinctive words both remain if the distance of their vectors (1 − cosine) is at least this."""
-_TOKEN = re.compile(
-    r"[-−+]?[$€£¥]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+"
-    r"|!=|[^\w\s.,:;?!…'\"`‘’“”„«»()\[\]{}/–—、，。؟،؛।-]"
-)
-"""A number, a word, or a sign: anything else but punctuation, such as ≥, +, or a vowel sign that `re` does not count as part of a word."""
+SIGN = r"!=|[^\w\s.,:;?!…'\"`‘’“”„«»()\[\]{}/–—、，。؟،؛।-]"
+"""A sign: any character that belongs neither to a word nor to punctuation, such as ≥, +, or a vowel sign that `re` does not count as part of a word."""
+_TOKEN = re.compile(rf"[-−+]?[$€£¥]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+|{SIGN}")
+"""A number, a word, or a sign."""
 _NEGATIONS = frozenset(
     ["no", "not", "never", "none", "nor", "neither", "nobody", "nothing", "without", "cannot", "hardly", "unlike"]
 )

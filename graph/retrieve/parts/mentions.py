@@ -96,7 +96,7 @@ _BROAD = re.compile(
 
 
 def broad_words(index: Index, question: str) -> str:
-    """The words that mark a question about the whole collection; "" if it has none, or names a document."""
+    """The words that mark a question about the whole collection; "" if the question contains none, or names a document."""
     match = _BROAD.search(question)
     return match[0] if match and not named_documents(index, question) else ""
 

@@ -54,7 +54,7 @@ class Scores:
 class OwnScores(Scores):
     """A question's scores of propositions and passages before any link is followed.
 
-    `lift_P` is the part of `own_P` that the question's words add, without those of names, and `terms` are the rows of these words. `named` are
+    `lift_P` is the part of `own_P` that the question's words add (except the words of names), and `terms` are the rows of these words. `named` are
     (name, document) pairs of the documents that the question names. `words_P` and `scale` are used to score further passages by their words.
     """
 

@@ -8,28 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
-from unicodedata import category
+from unicodedata import bidirectional, category
 from urllib.parse import unquote
 
 import numpy as np
 from fastapi import APIRouter, Query, UploadFile
 from pydantic import BaseModel, Field, StringConstraints, field_validator
+from starlette.convertors import PathConvertor, register_url_convertor
 
-from graph.build.build import Edit
+from graph.build.build import Edit, EditResult
 from graph.documents.parse.formats import EXTENSIONS_SHOWN, SUFFIXES, Limits
 from graph.documents.parse.ocr import check_programs, ocr_settings
 from graph.documents.read import read_bytes
 from graph.documents.sandbox import ParseWorker
 from graph.errors import UserError
 from graph.types import Document
-from serve.http.encoding import Text
-from serve.http.errors import ApiError, lacks_scope
+from serve.http.encoding import StrictModel, Text
+from serve.http.errors import ApiError, NotInUse, lacks_scope
 from serve.server.collections import CollectionView
 from serve.server.listing import Listing, Order, date_of
 from serve.server.mentions import entity_row, mentions_of
@@ -39,16 +42,28 @@ MAX_SOURCE_CHARS = 500
 PARALLEL_UPLOADS = 2
 
 
+class AnyPathConvertor(PathConvertor):
+    """A path that may, unlike Starlette's, contain a line feed: the source of a document that was not added over HTTP can contain one."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any_path", AnyPathConvertor())
+
+
 def source_problem(source: str) -> str:
     """The reason why a name cannot be a document's source; "" if it can.
 
-    >>> source_problem("reports/2024.md"), source_problem("shot 9.41\u202fAM.png"), source_problem("%2e%2e/passwd")
+    >>> source_problem("reports/2024.md"), source_problem("Q: how.md"), source_problem("%2e%2e/passwd")
     ('', '', 'the name must not lead out of its folder')
     """
     plain = unquote(unquote(source)).replace("\\", "/")
-    if any(category(character)[0] == "C" or category(character) in ("Zl", "Zp") for character in plain):
+    if any(
+        category(character) in ("Cc", "Cs", "Zl", "Zp") or bidirectional(character) in ("LRO", "RLO")
+        for character in plain
+    ):
         return "the name contains a control character"
-    if plain.startswith(("/", "~")) or ".." in plain.split("/") or (len(plain) > 1 and plain[1] == ":"):
+    if re.match(r"[/~]|[A-Za-z]:/", plain) or ".." in plain.split("/"):
         return "the name must not lead out of its folder"
     return ""
 
@@ -153,7 +168,7 @@ class DocumentText(DocumentInfo):
     passages: list[PassageInfo]
 
 
-class NewDocument(BaseModel):
+class NewDocument(StrictModel):
     """A document to add; an existing document with the same source is replaced."""
 
     source: Text = Field(
@@ -178,7 +193,7 @@ class NewDocument(BaseModel):
         return value
 
 
-class NewDocuments(BaseModel):
+class NewDocuments(StrictModel):
     """Documents to add in one request."""
 
     documents: list[NewDocument] = Field(min_length=1, max_length=10_000)
@@ -202,23 +217,24 @@ class WriteResult(BaseModel):
 async def add_documents(
     services: Services, view: CollectionView, sources: Sequence[str], read: Callable[[], Awaitable[Sequence[Document]]]
 ) -> WriteResult:
-    """Add the documents that `read` returns, replacing those with the same source; ApiError 403 if `sources` may not be written, or any ApiError of `read`."""
-    with _audit(services, view, "add", sources):
+    """Add the documents that `read` returns, replacing those with the same source.
+
+    ApiError 403 if `sources` may not be written, 400 if two of them are equal, or any ApiError of `read` or of the write.
+    """
+    with _audit(services, view, "add", sources) as result:
         check_writable(services, view)
         _check_sources(view, sources)
-        edited = await services.collections.writing[view.name].write(Edit(add=await read()))
+        edited = await services.collections.writing[view.name].write(Edit(add=await read()), result)
     return await _write_result(services, view, vars(edited.report), ("written", "unchanged"))
 
 
 async def delete_document(services: Services, view: CollectionView, source: str) -> WriteResult:
     """Delete a document; ApiError 403 as in `check_writable`, 404 for a document that does not exist or is hidden from the caller."""
-    with _audit(services, view, "delete", [source]):
+    with _audit(services, view, "delete", [source]) as result:
         check_writable(services, view)
         if view.generation.row("document", source) is None:
             raise no_document(source)
-        edited = await services.collections.writing[view.name].write(Edit(delete=source))
-        if not edited.deleted:
-            raise no_document(source)
+        edited = await services.collections.writing[view.name].write(Edit(delete=source), result)
     counts = {"documents": edited.report.documents, "passages": edited.report.passages}
     return await _write_result(services, view, {"deleted": source, **counts}, ("deleted",))
 
@@ -237,8 +253,11 @@ def no_document(source: str) -> ApiError:
 
 
 def _check_sources(view: CollectionView, sources: Sequence[str]) -> None:
-    """ApiError 403 for sources that would not be visible to the caller, whether or not such documents exist."""
-    for source in sources:
+    """ApiError 403 for sources that would not be visible to the caller, whether or not such documents exist; 400 for a source that occurs twice."""
+    for source, count in Counter(sources).items():
+        if count > 1:
+            message = f"{count} documents have the name {source[:80]!r}; give each its own name"
+            raise ApiError(400, "repeated_source", message, "source")
         if not all(condition.holds(source) for condition in view.access.where):
             conditions = " and ".join(f"{item.key}{item.operator}{item.value}" for item in view.access.where)
             message = f"source {source[:80]!r}: this key may write only documents with {conditions}"
@@ -246,17 +265,33 @@ def _check_sources(view: CollectionView, sources: Sequence[str]) -> None:
 
 
 @contextmanager
-def _audit(services: Services, view: CollectionView, action: str, sources: Sequence[str]) -> Iterator[None]:
-    """Record in the audit log how the block ended."""
+def _audit(
+    services: Services, view: CollectionView, action: str, sources: Sequence[str]
+) -> Iterator[Future[EditResult]]:
+    """Record in the audit log how the block ended or, once its write has begun, how the write ended, even if the client has disconnected.
+
+    The block gets a future for the result of its write.
+    """
+    record = partial(services.audit.record, view.access.key, view.access.key_id, view.name, action, sources)
+    result: Future[EditResult] = Future()
     outcome = "gone"
     try:
-        yield
-        outcome = "done"
+        yield result
     except Exception as problem:
-        outcome = problem.code if isinstance(problem, ApiError) else "failed"
+        outcome = _outcome(problem)
         raise
     finally:
-        services.audit.record(view.access.key, view.access.key_id, view.name, action, sources, outcome)
+        if result.cancel():
+            record(outcome)
+        else:
+            result.add_done_callback(lambda ended: record(_outcome(ended.exception())))
+
+
+def _outcome(problem: BaseException | None) -> str:
+    """How a change ended, for the audit log."""
+    if isinstance(problem, ApiError):
+        return "stored" if isinstance(problem, NotInUse) else problem.code
+    return "done" if problem is None else "failed"
 
 
 async def _write_result(
@@ -301,7 +336,7 @@ def documents_router(services: Services) -> APIRouter:
             documents=[listed_document(current.listing, row) for row in rows[offset : offset + limit].tolist()],
         )
 
-    @router.get("/{source:path}")
+    @router.get("/{source:any_path}")
     def document(source: str, view: RequestedCollection) -> DocumentText:
         """One document with its passages in order."""
         current = view.generation
@@ -331,7 +366,7 @@ def _add_write_routes(router: APIRouter, services: Services) -> None:
         names = [file.filename or "" for file in files]
         return await add_documents(services, view, names, partial(uploads.read, files))
 
-    @router.delete("/{source:path}")
+    @router.delete("/{source:any_path}")
     async def delete(source: str, view: RequestedCollection) -> WriteResult:
         """Delete a document and everything derived only from it."""
         return await delete_document(services, view, source)

@@ -34,21 +34,21 @@ def check_lengths(texts: Sequence[str], limit: int, field: str) -> None:
             raise ApiError(400, "long_text", message, field)
 
 
-Tokens = Annotated[list[int] | list[list[int]], Field(min_length=1)]
-
-
 class EmbeddingsRequest(StrictModel):
     """Texts to be encoded. Tokens are refused, since their tokenizer is unknown."""
 
     model: str = Field(min_length=1, max_length=200)
-    input: Text | Annotated[list[Text], Field(min_length=1, max_length=MAX_TEXTS)] | Tokens
+    input: Text | list[Text] | list[int] | list[list[int]] = Field(description=f"a text, or a list of 1 to {MAX_TEXTS}")
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(None, ge=1)
     user: Text | None = None
 
     def texts(self) -> list[str]:
-        """The texts; ApiError 400 for tokens."""
+        """The texts; ApiError 422 for an empty or too long list, 400 for tokens."""
         texts = [self.input] if isinstance(self.input, str) else self.input
+        if not 1 <= len(texts) <= MAX_TEXTS:
+            message = f"input: the list has {len(texts):,} items; a request may have 1 to {MAX_TEXTS}"
+            raise ApiError(422, "bad_value", message, "input")
         if not all(isinstance(text, str) for text in texts):
             raise not_supported("input", "the server cannot tell which tokenizer produced the tokens; send text")
         return [text for text in texts if isinstance(text, str)]

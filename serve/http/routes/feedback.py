@@ -19,6 +19,7 @@ from graph.feedback import (
     FeedbackFile,
     FeedbackFull,
     Rating,
+    check_writable,
     content_of,
     kind_of,
     open_feedback,
@@ -100,7 +101,7 @@ OwnerName = Annotated[
     str,
     Path(
         pattern=rf"^([\w.@+-]{{1,80}}/)?{USER_PATTERN}$",
-        description="`user` of the entries; for entries sent with a restricted key named KEY, an unrestricted key gives KEY/USER",
+        description="`user` of the entries; with an unrestricted key, KEY/USER for entries sent with the restricted key named KEY",
     ),
 ]
 
@@ -129,8 +130,12 @@ class Deleted(BaseModel):
 
 
 def feedback_router(services: Services) -> APIRouter:
+    """The router of /v1/feedback; UserError if the server accepts feedback but cannot write to the folder of an index."""
     router = APIRouter(prefix="/v1/feedback", tags=["feedback"])
     settings = services.settings
+    if settings.feedback:
+        for live in services.collections.live.values():
+            check_writable(live.folder)
 
     def store_of(view: CollectionView) -> FeedbackFile | FeedbackDatabase:
         if not settings.feedback:

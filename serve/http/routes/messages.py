@@ -1,6 +1,7 @@
 """/v1/messages: Anthropic's Messages protocol, always answered from the index, since the protocol has no counterpart to file_search.
 
-The request is translated to one for a chat completion, and the result to a message or its stream of events. Each text block has the citations at its end."""
+The request is translated into a request for a chat completion, and the result into a message or a stream of its events. Each text block ends with its
+citations."""
 
 from __future__ import annotations
 
@@ -99,8 +100,8 @@ class MessagesRequest(RequestFields):
             raise not_supported("tools", "the index is searched without them")
         if self.tool_choice and self.tool_choice.get("type") != "none":
             raise not_supported("tool_choice", "there are no tools")
-        system = [{"role": "system", "content": _turn_text(self.system)}] if self.system else []
-        turns = [{"role": turn.role, "content": _turn_text(turn.content)} for turn in self.messages]
+        system = [_turn("system", self.system)] if self.system else []
+        turns = [_turn(turn.role, turn.content) for turn in self.messages]
         values = {
             "model": self.model,
             "max_tokens": self.max_tokens,
@@ -115,9 +116,13 @@ class MessagesRequest(RequestFields):
         return chat_request(values)
 
 
-def _turn_text(content: str | list[Block]) -> str:
-    """The text of a turn, blocks joined without a separator, since they are pieces of one text."""
-    return content if isinstance(content, str) else "".join(block.text for block in content)
+SEPARATORS = {"system": "\n", "user": "\n", "assistant": ""}
+"""What joins the text blocks of a turn: those of an answer are pieces of one text, split after its citations."""
+
+
+def _turn(role: str, content: Content) -> dict[str, str]:
+    texts = [content] if isinstance(content, str) else [block.text for block in content if block.type == "text"]
+    return {"role": role, "content": SEPARATORS[role].join(texts)}
 
 
 Event = dict[str, Any]
@@ -175,8 +180,8 @@ class MessageWriter:
     def end(self, text_end: TextEnd) -> list[Event]:
         """The events at the end of the text, which complete the message."""
         events = [] if self._has_text else self._open("text")
-        for mark, sentence, statement in text_end.attributions:
-            events += self._cite(search_result_location(mark, sentence, self._base, statement))
+        for mark, excerpt, statement in text_end.unmarked_citations:
+            events += self._cite(search_result_location(mark, excerpt, self._base, statement))
         if self._late_reasoning:
             events += self._add_reasoning(self._late_reasoning)
         events += self._close()
@@ -244,10 +249,10 @@ def messages_router(services: Services) -> APIRouter:
         """A message based on the passages of the index; its text blocks have `citations` of the type search_result_location.
 
         A citation has `attributed`, true if the model cited nothing and modegraph found the passage: `cited_text` is then the sentence of
-        the passage that is closest to `statement`, a sentence of the answer. Besides Anthropic's fields the message has `retrieval`,
-        `removed` (cited numbers without a passage), `unsupported` (sentences that the passages do not seem to support), `not_checked`
-        (sentences that cannot be judged), `checked` (how many were judged) and `answered` (false if the model wrote no answer and a
-        passage is quoted instead); the request takes `retrieval`.
+        the passage that is closest to `statement`, a sentence of the answer. If only the reasoning cites passages, its citations are at the
+        end of the answer. Besides Anthropic's fields the message has `retrieval`, `removed` (cited numbers without a passage), `unsupported`
+        (sentences that the passages do not seem to support), `not_checked` (sentences that cannot be judged), `checked` (how many were
+        judged) and `answered` (false if the model wrote no answer and a passage is quoted instead); the request takes `retrieval`.
         """
         arrived_s = time.perf_counter()
         prepared = await prepare(services, request.as_chat(), access_of(http))

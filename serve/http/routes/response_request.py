@@ -97,7 +97,7 @@ class ResponsesRequest(EngineFields):
     max_tool_calls: int | None = Field(None, ge=0)
     tools: Annotated[list[FileSearch | Tool], Field(max_length=128)] | None = None  # type: ignore[assignment]
     text: dict[str, Any] | None = None
-    reasoning: dict[str, Text] | None = None
+    reasoning: dict[str, Text | None] | None = None
     truncation: Literal["auto", "disabled"] | None = None
     include: list[Literal["message.output_text.logprobs", "file_search_call.results"]] | None = None
     background: Literal[False] | None = None
@@ -168,8 +168,8 @@ class ResponsesRequest(EngineFields):
         return search
 
 
-def _reasoning_fields(reasoning: dict[str, str]) -> dict[str, Any]:
-    for name in reasoning.keys() - {"effort"}:
+def _reasoning_fields(reasoning: Mapping[str, str | None]) -> dict[str, Any]:
+    for name in {name for name, value in reasoning.items() if value is not None} - {"effort"}:
         raise not_supported(f"reasoning.{name}", "with file_search the reasoning is returned unchanged")
     return {"reasoning_effort": reasoning.get("effort")}
 

@@ -77,8 +77,8 @@ class ResponseWriter:
         reason = INCOMPLETE_REASONS.get(text_end.finish_reason)
         status = "completed" if reason is None else "incomplete"
         events = [] if self._is_open("message") else self._add_text("message", "")
-        for mark, sentence, statement in text_end.attributions:
-            events.append(self._annotate(file_citation(mark, sentence, self._base, statement)))
+        for mark, excerpt, statement in text_end.unmarked_citations:
+            events.append(self._annotate(file_citation(mark, excerpt, self._base, statement)))
         self._output[-1] |= text_end.checks
         events += self._close(status)
         if self._late_reasoning:
@@ -180,8 +180,9 @@ def responses_router(services: Services) -> APIRouter:
         """A response based on the passages of the index, if the request has the tool `file_search`.
 
         Its items are the search (with `results`, if `include` names them), the reasoning and the message, whose annotations are of the type
-        `file_citation`. If the answer cites nothing, the annotations are `attributed`: each has the sentence of a passage (`text`) closest to a sentence
-        of the answer (`statement`). Without the tool, the engine itself answers; 404 if it does not support the protocol.
+        `file_citation`. If only the reasoning cites passages, its citations become annotations at the end of the answer. If the model cites nothing,
+        the annotations are `attributed`: each has the sentence of a passage (`text`) closest to a sentence of the answer (`statement`).
+        Without the tool, the engine itself answers; 404 if it does not support the protocol.
         """
         arrived_s, backend = time.perf_counter(), services.backend
         access = access_of(http)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import partial
 from glob import escape
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field, StringConstraints
 from graph.answer.context import of_passage
 from graph.config import parse_settings
 from graph.shared.disk import folder_bytes
+from graph.shared.pages import PAGE_STARTS
 from graph.types import Evidence
 from serve.citations import passage_url
 from serve.http.encoding import StrictModel, Text
@@ -27,6 +29,7 @@ from serve.server.collections import STORE_FIELD, Generation
 from serve.server.retriever import MAX_CONDITIONS
 from serve.server.services import Caller, Services
 
+_OUTER_SPACES = re.compile(r"^\s+|\s+\Z")
 OPERATORS = {"eq": "=", "ne": "!=", "gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "in": "=", "nin": "!="}
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | int | Number | Annotated[Text, StringConstraints(min_length=1, max_length=MAX_SOURCE_CHARS)]
@@ -74,10 +77,16 @@ def conditions(filter_: Filter | None, field: str) -> tuple[str, ...]:
 
 
 def _condition_value(value: bool | float | str, comparison: str) -> str:
-    """A value in a condition; in a test of equality, a string's wildcards (`*`, `?`, `[`) are escaped."""
+    """A value in a condition. In a test of equality, a string's wildcards (`*`, `?`, `[`) are escaped, as are its outer spaces, which a condition would lose.
+
+    >>> _condition_value(" a*b", "eq")
+    '[ ]a[*]b'
+    """
     if isinstance(value, bool):
         return str(value).lower()
-    return escape(value) if isinstance(value, str) and OPERATORS[comparison] in ("=", "!=") else str(value)
+    if not isinstance(value, str) or OPERATORS[comparison] not in ("=", "!="):
+        return str(value)
+    return _OUTER_SPACES.sub(lambda spaces: "".join(f"[{space}]" for space in spaces[0]), escape(value))
 
 
 def _needs_alternatives(field: str, name: str) -> ApiError:
@@ -235,12 +244,16 @@ def found_files(evidence: Evidence, generation: Generation, base: str) -> FoundF
 
 
 def attributes(metadata: Mapping[str, Any]) -> dict[str, Scalar]:
-    """Metadata as OpenAI's attributes, which have no lists: a list becomes one string.
+    """Metadata as OpenAI's attributes, which have no lists: a list becomes one string, and the offsets of pages are left out.
 
-    >>> attributes({"year": 1990, "tags": ["sea", "isle"]})
+    >>> attributes({"year": 1990, "tags": ["sea", "isle"], "page_starts": [0, 812]})
     {'year': 1990, 'tags': 'sea, isle'}
     """
-    return {key: ", ".join(map(str, value)) if isinstance(value, list) else value for key, value in metadata.items()}
+    return {
+        key: ", ".join(map(str, value)) if isinstance(value, list) else value
+        for key, value in metadata.items()
+        if key != PAGE_STARTS
+    }
 
 
 def vector_stores_router(services: Services) -> APIRouter:
@@ -266,7 +279,8 @@ def vector_stores_router(services: Services) -> APIRouter:
         """The passages for a query, best first, by the server's mode. Works without the language model."""
         view = await collections.view(access_of(http), vector_store_id, STORE_FIELD)
         question = retriever.check_question(request.question())
-        evidence = await retriever.find(question, retriever.settings_of(request.retrieval()), None, view.generation)
+        settings = retriever.settings_of(request.retrieval())
+        evidence = await retriever.find_in_store(question, settings, None, view.generation)
         return found_files(evidence, view.generation, services.page_url(http, view))
 
     return router

@@ -18,7 +18,7 @@ const WORDS = {
 };
 
 /**
- * Wire the form; `choices` has the modes and models to choose from. Without a model, the form only searches. Return {open(id), forget(id)}: `open`
+ * Wire the form; `choices` lists the modes and models. Without a model, the form only searches. Return {open(id), forget(id)}: `open`
  * shows a saved conversation on the page of its collection; `forget` starts a new one if the deleted conversation is the one shown.
  */
 export function startAsk(choices) {

@@ -102,7 +102,7 @@ export class Turn {
     this.showStatus("");
   }
 
-  /** Say below the answer that the reader has stopped the turn, or why it failed. */
+  /** Show below the answer that the reader stopped the turn, or why it failed. */
   report(problem) {
     if (this.control.signal.aborted) this.answer.note(["Stopped."]);
     else this.answer.fail(sentence(problem));

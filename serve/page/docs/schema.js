@@ -59,7 +59,7 @@ export function line(name, schema, required, description, openapi, above = []) {
     ...fields(schema, openapi, above));
 }
 
-/** The lists of fields below a schema: none for a plain value, several for alternatives. A type inside itself is not expanded again. */
+/** The lists of fields below a schema: none for a plain value, several for alternatives. A type nested in itself is not expanded again. */
 export function fields(schema, openapi, above = []) {
   const found = resolve(schema, openapi);
   if (schema.$ref && above.includes(schema.$ref)) return [el("span", { class: "about" }, "(as above)")];

@@ -6,7 +6,7 @@ const isQuote = (value) => typeof value?.id === "string" && typeof value?.quote 
 /** The rows as the text of a file. */
 export const toLines = (rows) => rows.map((row) => `${JSON.stringify(row)}\n`).join("");
 
-/** The rows of a file's text; throws an Error that names the first unusable line and the reason, or says that the file has no questions. */
+/** The rows of a file's text; throws an Error that names the first unusable line and the reason, or states that the file contains no questions. */
 export function fromLines(text) {
   const rows = [];
   const ids = new Set();
@@ -18,7 +18,7 @@ export function fromLines(text) {
     ids.add(row.id);
     rows.push(row);
   }
-  if (!rows.length) throw new Error("The file has no questions: it needs one JSON object per line.");
+  if (!rows.length) throw new Error("The file contains no questions: it needs one JSON object per line.");
   return rows;
 }
 
@@ -27,7 +27,7 @@ function parseRow(line, number) {
   try {
     row = JSON.parse(line);
   } catch {
-    throw new Error(`Line ${number}: not JSON. A questions file has one JSON object per line.`);
+    throw new Error(`Line ${number}: not JSON. A questions file contains one JSON object per line.`);
   }
   const { answer, ...rest } = row ?? {};
   const answers = rest.answers ?? (answer === undefined ? [] : [answer]);

@@ -240,7 +240,7 @@ async function addFile(file) {
   state.items = [...state.items.filter(({ row }) => !ids.has(row.id)), ...added];
   if (!save()) {
     undo();
-    showMessage(`${file.name} is too large for this browser's storage. Nothing was added.`);
+    showMessage(`${file.name} is too large for this browser’s storage. Nothing was added.`);
     return;
   }
   const lacking = added.filter((item) => !item.approved).length;

@@ -1,6 +1,6 @@
 // The questions being edited, stored in this browser, separately for each collection: `items` is [{row, approved, own}], where `row` is a line of a
 // questions file, and `own` is true for questions that the reader added and for unanswerable questions from files. `index` identifies the index of the
-// last proposals, `offset` is the position of the next proposal, `discarded` has the ids of questions not to be proposed again.
+// last proposals, `offset` is the position of the next proposal, `discarded` lists the ids of questions not to be proposed again.
 
 import { collection, get } from "../shared/api.js";
 
@@ -20,7 +20,7 @@ export async function openStore() {
 /** The state; `save` it after a change. */
 export const currentState = () => state;
 
-/** Whether `key`, which another tab changed in the browser's storage, is that of these questions. */
+/** Whether these questions are stored under `key`. */
 export const isStorageKey = (key) => key === storageKey;
 
 /** Store the state; return false if the browser's storage is full. */

@@ -15,7 +15,7 @@ export function el(name, attributes = {}, ...children) {
 /** A button of the class "quiet"; `attributes` adds attributes or replaces the default ones. */
 export const button = (label, onclick, attributes = {}) => el("button", { type: "button", class: "quiet", onclick, ...attributes }, label);
 
-/** A button that shows more rows of a list, `left` of which are not shown yet; "" if all are shown. */
+/** A button that shows more of a list; `left` rows are not shown yet. "" if all are shown. */
 export const moreButton = (left, onclick) => (left > 0 ? button(`More (${left.toLocaleString("en")})`, onclick, { class: "quiet more" }) : "");
 
 /** Open a dialog with a title, and return it; it is removed when it is closed. */

@@ -1,18 +1,18 @@
-// Parts of the page that show what the server answers: only the answer to the latest request, or why it failed; and lists that are loaded page by page.
+// Shows the response to the latest request for a part of the page, or the reason why it failed, and loads lists page by page.
 
 import { problemLine } from "./api.js";
 import { el, moreButton } from "./dom.js";
 
 const newest = new WeakMap();
 
-/** The outcome of `request`, which fills `holder`; none, ever, if another request for `holder` begins before that. */
+/** The outcome of `request`, which fills `holder`; pending forever if another request for `holder` begins first. */
 export const latest = (holder, request) => new Promise((resolve, reject) => {
   newest.set(holder, request);
   const ifNewest = (settle) => (outcome) => newest.get(holder) === request && settle(outcome);
   request.then(ifNewest(resolve), ifNewest(reject));
 });
 
-/** Show the nodes that `load()` returns in `holder`, or why it failed; a hint until then. */
+/** Show a hint in `holder`, then the nodes that `load()` returns, or the reason why it failed. */
 export async function fill(holder, load) {
   holder.replaceChildren(el("p", { class: "hint" }, "Loading…"));
   try {
@@ -22,7 +22,7 @@ export async function fill(holder, load) {
   }
 }
 
-/** A button that appends the rows `load(offset)` to a list, below the reason if that fails; without the button if the list has `total` rows. */
+/** A button that appends the rows of `load(offset)` to a list, and a line above it for errors; no button if the list already contains `total` rows. */
 export function moreRows(list, total, load) {
   const first = list.children.length;
   const reason = el("div", {});

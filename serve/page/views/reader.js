@@ -49,12 +49,12 @@ function marksNote(statement, marks) {
  */
 export function markedText(passages, start, end, marks = [], pages = []) {
   const nodes = [];
-  const lit = marks.length ? marks : [{ start, end }];
+  const marked = marks.length ? marks : [{ start, end }];
   const pageStarts = Array.isArray(pages) ? pages.filter(Number.isInteger) : [];
-  const edges = [start, end, ...pageStarts, ...lit.flatMap((each) => [each.start, each.end])].sort((one, other) => one - other);
+  const edges = [start, end, ...pageStarts, ...marked.flatMap((each) => [each.start, each.end])].sort((one, other) => one - other);
   const within = (at, spans) => spans.some((each) => each.start <= at && at < each.end);
   const node = (at, text) => {
-    if (within(at, lit)) return el("mark", {}, text);
+    if (within(at, marked)) return el("mark", {}, text);
     return within(at, [{ start, end }]) ? el("span", { class: "read" }, text) : text;
   };
   let at = 0;

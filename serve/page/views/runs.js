@@ -82,8 +82,8 @@ function chart(names, curves, best) {
   const x = (step) => LEFT_MARGIN + ((step - first) / (last - first || 1)) * (WIDTH - LEFT_MARGIN - MARGIN);
   const y = (value) => MARGIN + (1 - (value - low) / (high - low || 1)) * (HEIGHT - 3 * MARGIN);
   const line = (name, place) => {
-    const at = curves[name].map(([step, value]) => `${x(step).toFixed(1)},${y(value).toFixed(1)}`);
-    if (at.length > 1) return shape("polyline", { points: at.join(" "), class: `curve curve-${place}` });
+    const corners = curves[name].map(([step, value]) => `${x(step).toFixed(1)},${y(value).toFixed(1)}`);
+    if (corners.length > 1) return shape("polyline", { points: corners.join(" "), class: `curve curve-${place}` });
     return shape("circle", { cx: x(curves[name][0][0]), cy: y(curves[name][0][1]), r: 3, class: `dot curve-${place}` });
   };
   const words = (at, text, end) => Object.assign(shape("text", { ...at, "text-anchor": end ? "end" : "start" }), { textContent: text });

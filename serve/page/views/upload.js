@@ -40,9 +40,9 @@ export function uploadButton() {
 
 /** A note on how to add documents to an empty collection. */
 export function emptyNote() {
-  const say = (text) => el("p", {}, ...withCode(text));
-  if (accepted) return el("div", { class: "empty" }, say("This collection is empty. Drop files or folders anywhere on this page, or choose some."), uploadButton());
-  return el("div", { class: "empty" }, say("This collection is empty. Documents are added on the server, with `modegraph index FOLDER --out INDEX`, or here if it is started with `--writable`."));
+  const note = (text) => el("p", {}, ...withCode(text));
+  if (accepted) return el("div", { class: "empty" }, note("This collection is empty. Drop files or folders anywhere on this page, or choose some."), uploadButton());
+  return el("div", { class: "empty" }, note("This collection is empty. Documents are added on the server, with `modegraph index FOLDER --out INDEX`, or here if it is started with `--writable`."));
 }
 
 /** Upload files dropped anywhere on the page, if the server accepts documents. The browser never opens a dropped file in place of the page. */
@@ -129,7 +129,7 @@ async function work() {
   if (!queue.running) finish();
 }
 
-/** Why a file was refused, without its name. */
+/** Why a file was refused, without the file's name. */
 function reasonOf(problem, name) {
   if (!(problem instanceof ResponseError) || problem.status === 429) return sentence(problem);
   if (REASONS[problem.code]) return REASONS[problem.code];

@@ -9,6 +9,7 @@ import pytest
 
 from data_synth.claims.claims import (
     CHANGES,
+    COPY,
     NO_SENTENCE,
     ClaimPassage,
     ClaimRow,
@@ -147,6 +148,18 @@ def test_the_claims_of_a_pair_share_a_split_and_rows_are_repeatable() -> None:
     by_passage = {row.passage: row.split for row in claims}
     assert all(by_passage[row.passage] == row.split for row in claims) and set(by_passage.values()) > {"train"}
     assert [claim_problems(row) for row in claims] == [[]] * len(claims)
+
+
+def test_a_passage_in_several_documents_is_used_once() -> None:
+    """Otherwise two splits could share it, which training refuses."""
+    header = "This notice was issued by the Ferry Office in 1911 and replaces all others."
+    own = [f"On day {number}, the Lantern burned near Port Ellery." for number in range(40)]
+    passages = [ClaimPassage(f"{n}.md", "Lantern", text) for n, one in enumerate(own) for text in (header, one)]
+    rows = list(claim_rows(passages, per_passage=2, seed=0))
+    assert rows.count(Dropped(COPY)) == 39
+    claims = [row for row in rows if isinstance(row, ClaimRow)]
+    assert {row.passage for row in claims} == {header, *own}
+    assert len({(row.passage, row.split) for row in claims}) == 41
 
 
 def test_invalid_rows_are_reported() -> None:

@@ -162,14 +162,30 @@ def test_questions_are_checked_as_read_questions_checks_them(tmp_path: Path) -> 
         ({"evidence": [{"id": "a.md"}]}, "'evidence' is [{'id': 'a.md'}]. Expected a list of"),
         ({"options": ["Tarn"]}, "'options' is ['Tarn']. Expected an object like"),
         ({"split": "held out"}, "split 'held out'. Expected one of train, dev, test"),
+        ({"type": 1}, "'type' is 1. Expected a string"),
+        ({"reasoning": ["So."]}, "'reasoning' is ['So.']. Expected a string"),
     ]
     rows = [whole, *(whole | {"id": f"b{number}"} | fault for number, (fault, _) in enumerate(faults))]
     found = validate_file(write(tmp_path / "questions.jsonl", *rows))
-    assert found.form == "questions" and [row.line for row in found.bad] == [2, 3, 4, 5, 6, 7, 8]
+    assert found.form == "questions" and [row.line for row in found.bad] == list(range(2, 11))
     for row, (_, message) in zip(found.bad, faults, strict=True):
         assert row.problems[0].startswith(message)
     with pytest.raises(UserError, match=r"line 1: 'evidence' is \[7\]"):
         read_questions(write(tmp_path / "bad.jsonl", whole | {"evidence": [7]}))
+    (empty,) = read_questions(write(tmp_path / "null.jsonl", whole | {"type": None, "reasoning": None}))
+    assert (empty.kind, empty.reasoning) == ("", "")
+
+
+def test_the_first_row_with_a_distinctive_column_determines_the_form(tmp_path: Path) -> None:
+    row, bare = preference_to_json(good(1)), {"id": "q0", "question": "Where?", "answers": ["Tarn"]}
+    found = validate_file(write(tmp_path / "x.jsonl", {"x": 1}, bare, row))
+    assert found.form == "preferences" and [each.line for each in found.bad] == [1, 2]
+
+
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    file = write(tmp_path / "x.jsonl", preference_to_json(good(1)))
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert validate_file(file).bad == ()
 
 
 def test_public_sets_are_imported(tmp_path: Path) -> None:
@@ -216,14 +232,19 @@ def test_a_second_import_replaces_the_first_and_nothing_else(kind: str, tmp_path
     common = {"question": "Is it?", "split": "val"}
     fields = {
         "pubmedqa": {"context": ["One."], "label": "yes", "reasoning": "So."},
-        "medmcqa": {"options": {"A": "a", "B": "b"}, "answer": "a"},
+        "medmcqa": {"options": {"A": "a", "B": "b"}, "answer": "a", "reasoning": None},
     }
     out = tmp_path / "out"
     for numbers, which in (("12", "pubmedqa"), ("3", kind)):
         rows = [{"id": number, **common, **fields[which]} for number in numbers]
         assert run("import", which, write(tmp_path / "x.jsonl", *rows), "--out", out).exit_code == 0
         assert [(each.id, each.split) for each in read_questions(out)] == [(number, "dev") for number in numbers]
-    assert (out / "corpus.jsonl").exists() == (kind == "pubmedqa"), "no documents of the first import are left"
+        assert "null" not in (out / "questions.jsonl").read_text()
+    assert (out / "corpus.jsonl").exists() == (kind == "pubmedqa"), "no documents of the first import should be left"
+    write(out / "corpus.jsonl", {"id": "own", "text": "A document of the user."})
+    again = write(tmp_path / "again.jsonl", {"id": "4", **common, **fields["medmcqa"]})
+    assert run("import", "riddlesense", again, "--out", out).exit_code == 0
+    assert (out / "corpus.jsonl").exists() == (kind != "pubmedqa"), "only documents of an import should be deleted"
     write_dataset(tmp_path / "rows", [good(1)], PREFERENCES, {})
     (tmp_path / "foreign").mkdir()
     write(tmp_path / "foreign" / "questions.jsonl", common)

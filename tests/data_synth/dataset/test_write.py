@@ -57,7 +57,7 @@ def test_the_parquet_columns_match_the_fields_of_a_row() -> None:
     assert preference_schema().names == preference_schema(plain=True).names == list(preference_to_json(row(0)))
 
 
-def test_plain_rows_hold_strings_and_can_be_read_back(tmp_path: Path) -> None:
+def test_plain_rows_contain_strings_and_can_be_read_back(tmp_path: Path) -> None:
     import pyarrow.parquet
 
     write_dataset(tmp_path / "out", [row(0)], PLAIN_PREFERENCES, ORIGIN)
@@ -135,6 +135,28 @@ def test_a_failure_leaves_the_folder_unchanged(tmp_path: Path) -> None:
     assert contents(tmp_path / "old") == before
 
 
+def test_a_second_writer_of_a_folder_is_refused(tmp_path: Path) -> None:
+    def rows() -> Iterator[PreferenceRow]:
+        yield row(0)
+        check_folder(tmp_path / "out")
+        with pytest.raises(UserError, match="out: another process is writing to it"):
+            write_dataset(tmp_path / "out", [row(1)], PREFERENCES, ORIGIN)
+        yield row(2)
+
+    write_dataset(tmp_path / "out", rows(), PREFERENCES, ORIGIN)
+    write_dataset(tmp_path / "fresh", [row(0), row(2)], PREFERENCES, ORIGIN)
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
+    (tmp_path / "out" / ".unfinished.lock").touch()  # left by a killed process
+    assert write_dataset(tmp_path / "out", [row(1)], PREFERENCES, ORIGIN).rows == 1
+
+
+def test_half_a_character_is_replaced(tmp_path: Path) -> None:
+    """A JSON file can contain a lone surrogate, which UTF-8 cannot encode."""
+    write_dataset(tmp_path / "out", [replace(row(0), chosen="Tarn \ud83d")], PREFERENCES, ORIGIN)
+    line = json.loads((tmp_path / "out" / "train.jsonl").read_text(encoding="utf-8"))
+    assert preference_from_json(line).chosen == "Tarn \ufffd"
+
+
 def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     check_folder(tmp_path / "new")
     check_folder(tmp_path)
@@ -168,7 +190,7 @@ def test_a_run_killed_while_moving_its_files_can_be_repeated(tmp_path: Path, mon
     check_folder(tmp_path / "new")
     write_dataset(tmp_path / "fresh", [row(5)], PREFERENCES, ORIGIN)
     assert contents(tmp_path / "new") == contents(tmp_path / "fresh"), (
-        "the next run completes the interrupted move before it can fail itself"
+        "the next run should complete the interrupted move before it fails"
     )
     assert write_dataset(tmp_path / "new", [row(5)], PREFERENCES, ORIGIN).rows == 1
     assert not (tmp_path / "new/.unfinished").exists()

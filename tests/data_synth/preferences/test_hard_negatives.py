@@ -50,7 +50,7 @@ def test_an_unsupported_negative_gives_the_gold_answer_after_sentences_without_i
     assert negative is not None and negative.name == UNSUPPORTED
     parsed = parse_answer(negative.text)
     assert parsed.answer == "1911" and "1911" not in parsed.reason and "[1]" in parsed.reason
-    assert set(re.findall(r"\w+", parsed.reason.lower())) & {"yard"}, "it shares words with the question"
+    assert set(re.findall(r"\w+", parsed.reason.lower())) & {"yard"}, "the reason should share words with the question"
     alone = draft(BURNED, Excerpt("c", "Yard", "It burned in 1911.", "yard", 0, 18))
     borrowed = reasoned_negative(UNSUPPORTED, alone, REASON, POOL, len(REASON.split()), longer=True)
     assert borrowed is not None
@@ -66,7 +66,9 @@ def test_a_wrong_answer_negative_misreads_the_context() -> None:
     for sentence in parsed.reason.split("] ")[:-1]:
         number = int(sentence[-1])
         assert sentence.partition(" [")[0] in (A, B)[number - 1].text
-    assert parsed.reason.count("The yard built nine ferries") <= 1, "a sentence found in two excerpts appears once"
+    assert parsed.reason.count("The yard built nine ferries") <= 1, (
+        "a sentence found in two excerpts should appear once"
+    )
 
 
 def test_without_a_context_a_wrong_answer_borrows_its_reasoning() -> None:
@@ -80,7 +82,7 @@ def test_wrong_answers_come_from_options_then_choices_then_answers_of_the_same_s
     assert wrong_answer(draft(options), ["C"]) == "A", "'b.' is the gold answer written differently"
     choice = {wrong_answer(draft(Question(str(n), "Is it?", ("Yes",))), ["1890"]) for n in range(30)}
     assert choice == {"no"}, "'maybe' is seldom right, so it would give the rejected side away"
-    assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "the context takes precedence over other questions"
+    assert wrong_answer(draft(BURNED, A), ["1822"]) == "1890", "the context should take precedence over other questions"
     assert wrong_answer(draft(BURNED), ["Ada Marlow", "In 1911", "1890"]) == "1890"
     assert wrong_answer(draft(BURNED), ["in 1911"]) == ""
 

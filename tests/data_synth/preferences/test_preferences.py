@@ -79,10 +79,12 @@ def test_every_question_gets_growing_contexts_each_shuffled() -> None:
         assert row.prompt == answer_messages(ADA_DIED.text, excerpts)
     many = [replace(ADA_DIED, id=f"n{n}") for n in range(200)]
     places = Counter(row.context_ids.index("b") for row in preference_rows(rows_of(*many)) if row.context_size == 3)
-    assert all(45 < places[place] < 90 for place in range(3)), "the passage with the answer has no fixed position"
+    assert all(45 < places[place] < 90 for place in range(3)), (
+        "the passage with the answer should have no fixed position"
+    )
 
 
-def test_chosen_has_reason_and_answer_and_rejected_only_the_answer() -> None:
+def test_the_chosen_side_contains_a_reason_and_an_answer_and_the_rejected_side_only_the_answer() -> None:
     rows = preference_rows(rows_of(ADA_DIED))
     for row in rows:
         place = row.context_ids.index("b") + 1
@@ -105,6 +107,13 @@ def test_an_answer_missing_from_the_passages_becomes_not_in_the_documents() -> N
     assert (row.answers, row.kind, preference_problems(row)) == (("not in the documents",), "unanswerable", [])
     in_b = replace(FOUNDED, answers=("Ada",))
     assert [row.why for row in rows_of(in_b) if isinstance(row, Dropped)] == [NOT_SHOWN], "B contains the answer"
+    titled = {FOUNDED.text: (replace(B, text="She died in 1931."),)}
+    assert [row.why for row in rows_of(in_b, found=titled) if isinstance(row, Dropped)] == [NOT_SHOWN], "in its title"
+
+
+def test_an_answer_that_would_count_as_a_citation_is_dropped() -> None:
+    strain = Question("q", "Which strain?", ("G1P[8]",), ("ada.md",))
+    assert rows_of(strain, found={strain.text: (B, A)}, hard_negatives=1.0) == [Dropped(contexts.CITES)] * 2
 
 
 def test_nothing_is_borrowed_from_a_question_of_another_split() -> None:
@@ -202,7 +211,7 @@ def test_a_share_of_rows_has_hard_negatives_with_the_same_chosen_side() -> None:
     own, negatives = (preference_rows(rows_of(ADA_DIED, hard_negatives=share)) for share in (0.0, 1.0))
     assert [(row.id, row.prompt, row.chosen) for row in own] == [(row.id, row.prompt, row.chosen) for row in negatives]
     assert negatives[0].hard_negative == REFUSED, (
-        "the only sentence has the answer, so a refusal is the only possible negative"
+        "the only sentence contains the answer, so a refusal is the only possible negative"
     )
     assert all(row.hard_negative and "###Reason:" in row.rejected for row in negatives)
     many = [Question(f"n{n}", f"What is {n}?", (str(n),), reasoning=f"It is {n}.") for n in range(400)]

@@ -12,11 +12,11 @@ from data_synth.preferences.reasons import (
     closest_statements,
     compose_reason,
     model_reasons,
-    plain,
     reasoner_message,
     tfidf_cosines,
 )
 from data_synth.rows import Draft, Dropped
+from data_synth.texts import plain
 from graph.answer.prompt import answer_messages
 from graph.documents.questions import Question, Quote
 from graph.types import Completion, Excerpt, Passage
@@ -43,7 +43,7 @@ def draft(*excerpts: Excerpt, question: Question = QUESTION) -> Draft:
     return Draft(question, question.answers[0], excerpts)
 
 
-def test_each_quote_cites_the_excerpt_that_holds_it() -> None:
+def test_each_quote_cites_the_excerpt_that_contains_it() -> None:
     """The reasoning stored with the question is in no passage, so it is not quoted."""
     reason = compose_reason(draft(ADA, YARD), no_passages)
     assert reason == "The yard was founded by Ada Marlow in 1880 [2]. Ada Marlow died in 1931 [1]."
@@ -75,6 +75,33 @@ def test_a_conclusion_selects_a_sentence_but_is_not_quoted() -> None:
     question = Question("q", "Does it help?", ("yes",), ("paper",), reasoning="The operation relieves pain.")
     reason = compose_reason(Draft(question, "yes", (excerpt,)), lambda source: (passage,))
     assert reason == "Pain fell by half after the operation [1]."
+
+
+@pytest.mark.parametrize(
+    ("text", "ask", "answer", "reason"),
+    [
+        ("鸣鹤园建于1846年。设计者是林海。", "鸣鹤园建于哪一年？", "1846年", "鸣鹤园建于1846年 [1]。"),
+        (
+            "設計者は林海。鳴鶴園は1846年に建てられた。",
+            "鳴鶴園はいつ建てられたか？",
+            "1846年",
+            "鳴鶴園は1846年に建てられた [1]。",
+        ),
+        ("เรือสร้างในปี 1911 ที่เมืองทาร์น", "เรือสร้างที่เมืองใด", "ทาร์น", "เรือสร้างในปี 1911 ที่เมืองทาร์น [1]."),
+        ("यह नाव टार्न में बनी। राम आया।", "नाव कहाँ बनी?", "टार्न", "यह नाव टार्न में बनी [1]।"),
+    ],
+)
+def test_reasons_are_composed_in_scripts_without_spaces_or_with_vowel_signs(
+    text: str, ask: str, answer: str, reason: str
+) -> None:
+    excerpt = Excerpt("p", "", text, "d", 0, len(text))
+    passage = Passage("p", "d", "", 0, 0, len(text), text)
+    question = Question("q", ask, (answer,), ("d",))
+    assert compose_reason(draft(excerpt, question=question), lambda source: [passage]) == reason
+    other = replace(question, answers=("लखनऊ 東京 1847",))
+    assert compose_reason(draft(excerpt, question=other), lambda source: [passage]) == Dropped(WITHOUT_ANSWER)
+    long = replace(question, answers=("あ" * 40,))
+    assert compose_reason(draft(excerpt, question=long), lambda source: [passage]) == reason, "too long for a span"
 
 
 def test_an_excerpt_of_the_gold_document_is_cited_before_a_reprint() -> None:

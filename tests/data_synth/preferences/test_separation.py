@@ -24,6 +24,11 @@ def words(count: int, draw: Random) -> str:
     return " ".join(draw.choice("abcdefghijklmnopqrst") for _ in range(count))
 
 
+def text(count: int, draw: Random) -> str:
+    """Chinese characters without spaces."""
+    return "".join(draw.choice("天地玄黄宇宙洪荒日月盈昃辰宿列张") for _ in range(count))
+
+
 def figures(rows: list[PreferenceRow]) -> tuple[float, ...]:
     return tuple(measure_separation(rows).values())
 
@@ -50,6 +55,15 @@ def test_a_word_used_on_one_side_only_is_found_and_mixed_lengths_score_half() ->
     longer = [pair(100 + n, words(30, draw), words(31, draw)) for n in range(100)]
     assert length_accuracy(bare + longer) == 0.5
     assert figures(bare + longer)[1] > 0.95, "a rule based on both lengths still distinguishes the sides"
+
+
+def test_lengths_and_words_of_scripts_without_spaces_are_measured() -> None:
+    draw = Random(5)
+    rows = [pair(n, text(30 + n % 7, draw), text(6, draw)) for n in range(100)]
+    assert figures(rows)[:2] == (1.0, 1.0)
+    rows = [pair(n, text(20, draw) + "是", text(20, draw) + "否") for n in range(200)]
+    length, _, bag, _ = figures(rows)
+    assert length == 0.5 and bag > 0.95
 
 
 def test_words_of_the_prompt_distinguish_the_sides_and_a_warning_says_so() -> None:

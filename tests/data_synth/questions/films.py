@@ -1,4 +1,4 @@
-"""A small corpus of documents that name one another, small enough to work out its questions by hand."""
+"""Documents that name one another, few enough for their questions to be worked out by hand."""
 
 from graph.types import Document
 

@@ -1,4 +1,5 @@
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,11 +22,12 @@ from data_synth.questions.by_model import (
     sentences_in_turn,
     sentences_of,
 )
-from data_synth.questions.make import QuestionSpec, question_rows, shortage
+from data_synth.questions.make import QuestionSpec, candidate_rows, question_rows, shortage
 from data_synth.questions.question_form import QuestionRow, question_problems
 from data_synth.rows import Dropped
 from graph.answer.context import of_passage
 from graph.documents.questions import SPLITS
+from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.text.replies import numbers_up_to, strict_schema
@@ -104,7 +106,7 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
         "The Lantern was built by the Marlow Yard.",
         "The Marlow Yard stands in Tarn.",
     ]
-    assert question_problems(row) == [] and row.split == "dev", "the split of its documents"
+    assert question_problems(row) == [] and row.split == "dev", "the split should be that of its documents"
 
 
 @pytest.mark.parametrize(
@@ -137,7 +139,7 @@ def test_a_question_may_end_with_the_question_mark_of_its_script(text: str) -> N
     assert isinstance(row, QuestionRow) and row.text == text
 
 
-def test_a_question_about_a_sentence_quotes_it_and_has_its_answer_in_it() -> None:
+def test_a_question_about_a_sentence_quotes_the_sentence_which_must_contain_the_answer() -> None:
     built = {"question": "Who built the Lantern?", "answer": "the Marlow Yard"}
     row = ask_about(0, built, judge_with("", alone="Marlow Yard [1]"))
     assert isinstance(row, QuestionRow) and (row.hops, row.sources) == (1, ("lantern.md",))
@@ -174,7 +176,12 @@ def test_an_unusable_reply_leads_to_one_more_request() -> None:
 
 def test_a_repeated_question_is_a_near_duplicate() -> None:
     texts = iter(
-        ["Where was the Lantern built?", "So where was the Lantern built?", "Which US yard made the red ferry?"] * 2
+        [
+            "Where was the Lantern built?",
+            "So where was the Lantern built?",
+            "Which US yard or IT office made the red ferry?",
+        ]
+        * 2
     )
     writer = ScriptedModel(lambda request: json.dumps(question_reply(question=next(texts))))
     outcomes = ask(writer, groups=3)
@@ -201,7 +208,9 @@ def test_documents_are_shown_as_data_and_replies_constrained_by_a_schema() -> No
     assert "never follow instructions" in system.content and "needs 2, 3 or 4 of the" in system.content
     together, *alone = (request.messages[1].content for request in judge.requests)
     assert "Lantern was built" in together and "stands in Tarn" in together and "[3]" not in together
-    assert len(alone) == 2 and all("[2] " not in each for each in alone), "then each needed passage alone"
+    assert len(alone) == 2 and all("[2] " not in each for each in alone), (
+        "each needed passage should then be shown alone"
+    )
 
 
 def test_a_table_that_continues_is_shown_with_its_header() -> None:
@@ -279,14 +288,49 @@ def test_questions_about_an_index_are_accepted_if_retrieval_finds_the_answer_aga
         ("What do people in Saltmere eat?", False),
         ("How long is it, 23 or 24 kilometres?", True),
         ("霧の川はどこ", True),
+        ("JR線の駅はどこ", True),
     ],
 )
 def test_a_question_about_one_document_must_name_something_rare(examples: Index, question: str, named: bool) -> None:
-    """The first word, which always has a capital, is no name; nor is Saltmere, which half of the documents mention."""
+    """The first word, which is always capitalised, does not count as a name; nor does Saltmere, which half of the documents mention."""
     assert names_document(question, examples) == named
 
 
-def test_a_question_without_a_name_is_dropped_if_it_is_about_one_document_and_not_if_about_several() -> None:
+@pytest.mark.parametrize("text", ["在哪一年建造了第一座跨河大桥？", "สะพานข้ามแม่น้ำแห่งแรกสร้างขึ้นในปีใด"])
+def test_sentences_of_scripts_without_spaces_can_be_asked_about(text: str) -> None:
+    assert [each.line for each in sentences_of(passage("bridge", text))] == [text]
+    assert sentences_of(passage("bridge", text[:6])) == []
+
+
+@pytest.mark.long
+def test_groups_have_at_least_as_many_articles_as_a_question_needs_hops(examples: Index) -> None:
+    one = dict.fromkeys(examples.sources(), "train")
+    groups = [each.passages for each in article_groups(examples, 0, one, 4)]
+    assert groups and {len({each.source for each in passages}) for passages in groups} == {4, 5}
+    model, settings = always("no"), RetrieveSettings(mode="lexical", top_k=10)
+    rows = list(candidate_rows(examples, QuestionSpec(2, (4,), 0), model, None, settings))
+    assert len(rows) > 10 and all("\n\n[4] " in request.messages[1].content for request in model.requests)
+
+
+@pytest.mark.parametrize(
+    ("hops", "message"),
+    [
+        ((1,), "Expected sentences of 5 words or more. Index more documents"),
+        ((2,), "Expected 3 documents that share a topic or an entity. Index more documents, or give --hops 1"),
+        ((4,), "Expected 4 documents that share a topic or an entity. Index more documents, or give --hops 1"),
+    ],
+)
+def test_an_index_that_is_too_small_for_a_writer_is_reported(
+    hops: tuple[int, ...], message: str, tmp_path: Path
+) -> None:
+    two = build(tmp_path / "two", [Document(name, name, f"{name} is here.") for name in ("Ada", "Otto")])
+    settings = RetrieveSettings(mode="lexical", top_k=10)
+    with pytest.raises(UserError, match=f"{re.escape(message)}$"):
+        list(question_rows(two, QuestionSpec(2, hops, 0), always("no"), None, settings))
+    assert list(candidate_rows(two, QuestionSpec(2, hops, 0), always("no"), None, settings)) == []
+
+
+def test_a_question_without_a_name_is_dropped_if_it_is_about_one_document_but_not_if_about_several() -> None:
     reply = {"question": "Who built the red ship?", "answer": "Marlow Yard"}
     material = Material(GROUP[:1], sentences_of(GROUP[0])[0])
     writers = Writers(always(reply), None, find_all, lambda question: False)
@@ -334,7 +378,7 @@ def test_one_hop_questions_are_about_sentences_and_use_every_passage_before_any_
     materials = list(sentences_in_turn(examples, 0))
     count = len(examples.data.passage_ids)
     first = [each.passages[0].id for each in materials[:count]]
-    assert len(set(first)) == count < len(materials), "each passage has a sentence"
+    assert len(set(first)) == count < len(materials), "each passage should come once before any comes again"
     pairs = [(each.passages[0].id, each.sentence) for each in materials]
     assert (
         len(set(pairs)) == len(pairs) == sum(len(sentences_of(index_passage)) for index_passage in _passages(examples))

@@ -73,7 +73,7 @@ def test_hops_selects_questions_and_a_shortage_is_reported(index: Path) -> None:
     assert enough.exit_code == 0 and enough.stderr == ""
 
 
-def test_too_few_questions_are_written_and_the_exit_code_says_so(index: Path, tmp_path: Path) -> None:
+def test_too_few_questions_are_written_and_the_exit_status_is_1(index: Path, tmp_path: Path) -> None:
     done = run(index, "--count", 400, "--out", tmp_path / "out", "--json")
     rows = json.loads(done.stdout)["rows"]
     assert done.exit_code == 1 and 0 < rows < 400 and (tmp_path / "out" / "train.jsonl").is_file()

@@ -3,10 +3,11 @@
 import re
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
-from data_synth.questions.by_rules import template_questions
+from data_synth.questions.by_rules import near_miss, template_questions
 from data_synth.questions.facts import Sentences
 from data_synth.questions.question_form import (
     QuestionRow,
@@ -87,6 +88,36 @@ def test_the_same_words_on_two_pages_are_distinguished_by_title(tmp_path: Path) 
     }
 
 
+@pytest.mark.parametrize("titles", [("Joy (1983 film)", "Joy (2010 film)"), ("Joy [1983]", "Joy [2010]")])
+def test_titles_that_differ_only_in_brackets_name_no_subject(titles: tuple[str, str], tmp_path: Path) -> None:
+    pages = [
+        Document(title, title, f"Joy is a {title[5:9]} film directed by {name}. Joy was {event}.")
+        for title, name, event in zip(
+            titles, ("Ada Low", "Ben Orme"), ("shown in May", "released in June"), strict=True
+        )
+    ]
+    assert by_question(tmp_path / "i", *pages) == {}
+    alone = by_question(tmp_path / "j", pages[0])
+    assert alone["In what year did Joy come out?"].answers == (titles[0][5:9],) and len(alone) > 1
+
+
+def test_years_in_brackets_do_not_distinguish_pages(tmp_path: Path) -> None:
+    pages = [
+        Document(year, f"Fares [{year}]", f"The fare is {fare} crowns.") for year, fare in (("2023", 3), ("2024", 4))
+    ]
+    assert by_question(tmp_path / "i", *pages) == {}
+
+
+def test_values_of_other_things_are_not_those_of_the_subject(tmp_path: Path) -> None:
+    pages = [
+        Document("lake", "Lake Vane", "Lake Vane is a lake. The nearby town of Tarn has a population of 3,100."),
+        Document("reed", "Ben Reed", "Ben Reed was a baker. Karl Ott (1820–1890) taught him."),
+    ]
+    assert not {"What is the population of Lake Vane?", "In what year was Ben Reed born?"} & set(
+        by_question(tmp_path / "i", *pages)
+    )
+
+
 def test_a_heading_that_runs_into_its_sentence_makes_no_question(tmp_path: Path) -> None:
     headed = "Care after excision Scans are recommended for 5 years."
     plain = "All scans are kept. Patients of Tarn may ask for scans."
@@ -119,6 +150,42 @@ def test_an_unanswerable_question_names_something_that_the_documents_lack(handbo
         known, words = (re.findall(r"\w+", each.text.casefold()) for each in (answered, row))
         named = " ".join(word for word in words if word not in known)
         assert named and named not in sentences.text
+
+
+def test_no_word_is_looked_up_once_a_name_has_been_changed(tmp_path: Path) -> None:
+    class Watched(Sentences):
+        """Counts the words that are looked up."""
+
+        count = 0
+
+        def has_word(self, word: str) -> bool:
+            self.count += 1
+            return super().has_word(word)
+
+    index = build(tmp_path / "i", [Document("gate", "Gate", "The library of Hull Yard opened in 1911.")])
+    (row,) = [row for row in questions_of(index) if row.answers == ("1911",)]
+    sentences = Watched(index)
+    near = near_miss(row, sentences, Random(0))
+    assert near is not None and "library" in near.text and "Hull Yard" not in near.text
+    assert sentences.count == 0, "the name was changed, so no other word for the library is needed"
+
+
+@pytest.mark.parametrize(
+    "leave",
+    [
+        Document("leave", "Leave", "# Parental leave\n\nAll employees receive 27 days a year."),
+        Document("leave", "Parental leave", "All employees receive 27 days a year."),
+        Document("leave", "Leave", "All employees may ask for parental\nleave."),
+    ],
+    ids=["heading", "title", "line break"],
+)
+def test_a_phrase_of_a_heading_or_title_makes_no_unanswerable_question(leave: Document, tmp_path: Path) -> None:
+    other = Document("study", "Study", "Full-time employees receive 4 days of study leave.")
+    sentences = Sentences(build(tmp_path / "i", [other, leave]))
+    assert "study leave" in sentences.text and "parental leave" in sentences.text
+    row = by_question(tmp_path / "j", other)["How many days of study leave do full-time employees receive?"]
+    changed = {one.text for seed in range(60) if (one := near_miss(row, sentences, Random(seed))) is not None}
+    assert len(changed) > 3 and not any("parental" in text for text in changed)
 
 
 def test_without_a_share_every_question_has_an_answer(handbook: Index) -> None:

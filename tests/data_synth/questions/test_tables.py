@@ -1,11 +1,14 @@
 """Questions about tables: about a cell, a row, or the extremes of a column, but none that two rows or two documents answer."""
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from data_synth.questions.by_rules import template_questions
+from data_synth.questions.index_statements import read_index
 from data_synth.questions.question_form import QuestionRow, question_problems
+from data_synth.questions.tables import table_questions
 from graph.types import Document
 from tests.graph.hashed import build
 
@@ -40,7 +43,7 @@ def test_questions_ask_for_cells_rows_and_extremes(tmp_path: Path) -> None:
     cells = {text: answer for text, answer in answers.items() if " has the " not in text}
     assert 1 <= len(cells) <= 3 and all(len(row.answers) == 1 and not question_problems(row) for row in rows.values())
     assert not any("tarn" in text or "found by" in text for text in answers), (
-        "a column called by a name or a participle gives no question"
+        "a column whose header is a name or a participle should give no question"
     )
     lines = {row.steps[0].quote for row in rows.values()}
     assert lines <= set(SPRINGS.splitlines())
@@ -86,6 +89,84 @@ def test_a_table_that_continues_in_another_passage_has_no_largest_row(tmp_path: 
         tmp_path / "i", Document("b", "Yard Book", f"Boats by year.\n\n| Boat | Year |\n|---|---|\n{table}")
     )
     assert rows and not any("latest" in text or "earliest" in text for text in rows)
+
+
+def test_a_row_that_occurs_again_in_another_passage_gives_no_questions(tmp_path: Path) -> None:
+    lines = [f"| Boat {n} | {n} |" for n in range(1, 200)]
+    lines[0], lines[-1] = "| Kite | 900 |", "| Kite | 901 |"
+    lines[1], lines[-2] = "| Wren | 950 |", "| Heron | 950 |"
+    text = "\n".join(["Boats by berth.\n\n| Boat | Berth |\n|---|---|", *lines])
+    index = build(tmp_path / "i", [Document("b", "Yard Book", text)])
+    assert not any(text in each.text for each in index.passages_of("b")[-1:] for text in ("Kite | 900", "Wren"))
+    statements = read_index(index, {"b": "test"})
+    for seed in range(8):
+        texts = [each.text for each in table_questions(statements, 1, Random(seed))]
+        assert len(texts) > 190 and any("Wren" in text for text in texts)
+        assert not any("Kite" in text or "the berth 950" in text for text in texts)
+
+
+def test_a_column_that_two_tables_of_a_document_share_gives_no_ambiguous_questions(tmp_path: Path) -> None:
+    other = "| Well | Temperature (°C) | Depth |\n|---|---|---|\n| Upper Kettle | 12 | 3 |\n| Long Well | 11 | 4 |"
+    text = f"{SPRINGS} The depth is that of 1911.\n\n{other}\n\nEnd."
+    for seed in range(5):
+        rows = template_questions(build(tmp_path / f"{seed}", [Document("s", "The Springs", text)]), 200, (1,), seed)
+        texts = [row.text for row in rows if row.kind == "table"]
+        assert any("est flow" in each for each in texts)
+        assert not any("est temperature" in each or "temperature of Upper Kettle" in each for each in texts)
+
+
+def test_years_in_brackets_do_not_distinguish_documents(tmp_path: Path) -> None:
+    pages = [
+        Document(f"s{year}", f"The Springs [{year}]", SPRINGS.replace("71", year[2:])) for year in ("2023", "2024")
+    ]
+    assert not tables_of(tmp_path / "i", *pages)
+
+
+def test_a_table_with_an_empty_cell_in_its_first_column_gives_no_questions(tmp_path: Path) -> None:
+    """An empty cell may repeat the name above it."""
+    text = SPRINGS.replace("| Nun's Bath |", "| |")
+    assert not tables_of(tmp_path / "i", Document("s", "The Springs", text))
+
+
+@pytest.mark.parametrize("name", ["Total", "**All springs**", "Average", "Others"])
+def test_a_row_that_summarises_others_is_no_answer(name: str, tmp_path: Path) -> None:
+    rows = tables_of(
+        tmp_path / "i",
+        Document(
+            "s", "The Springs", SPRINGS.replace("\n\nThe lowest", f"\n| {name} | 900 | 5,000 | | |\n\nThe lowest")
+        ),
+    )
+    end = ", according to “The Springs”?"
+    assert rows[f"Which spring has the largest temperature{end}"].answers == ("Upper Kettle",)
+    assert not any(name in text or name in row.answers for text, row in rows.items())
+
+
+@pytest.mark.parametrize(
+    ("header", "numbers", "largest"),
+    [
+        ("Flow", ("1.234", "12.500", "9.750"), None),
+        ("Flow", ("0.125", "1.5", "1,404.5"), "Nun's Bath"),
+        ("Flow", ("-3", "-5", "-4"), "Upper Kettle"),
+        ("Flow", ("2.1", "2.5", "2.2"), "Middle Kettle"),
+        ("Flow", ("1.9", "1.10", "1.2"), None),
+        ("Flow", ("1:30", "2:15", "3:45"), None),
+        ("Flow", ("1344", "1085", "1200"), None),
+        ("Flow (l)", ("1344", "1085", "1200"), "Upper Kettle"),
+        ("Flow", ("1,344", "1,085", "1,200"), "Upper Kettle"),
+        ("Flow", ("3", "1", "2"), "Upper Kettle"),
+        ("Flow year", ("1344", "1085", "1200"), "Upper Kettle"),
+        ("Flow per year", ("1344", "1085", "1200"), None),
+    ],
+)
+def test_only_numbers_that_can_be_read_in_one_way_are_compared(
+    header: str, numbers: tuple[str, str, str], largest: str | None, tmp_path: Path
+) -> None:
+    names = ("Upper Kettle", "Middle Kettle", "Nun's Bath")
+    lines = [f"| {name} | {number} |" for name, number in zip(names, numbers, strict=True)]
+    text = "\n".join(["The flow of a year.\n\n| Spring | " + header + " |\n|---|---|", *lines, "\nEnd."])
+    rows = tables_of(tmp_path / "i", Document("s", "The Springs", text))
+    found = [row.answers[0] for text, row in rows.items() if "largest" in text or "latest" in text]
+    assert rows and found == ([] if largest is None else [largest])
 
 
 def test_a_column_with_an_empty_cell_has_no_largest_row(tmp_path: Path) -> None:

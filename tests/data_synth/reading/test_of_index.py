@@ -1,4 +1,4 @@
-"""Reading sets from an index: the gold passage of a question contains its evidence or its answer; the rows that `modegraph synth reading` writes pass validation."""
+"""Reading sets from an index: the gold passage of a question contains its evidence or its answer; the rows of `modegraph synth reading` pass validation."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_gold_passages_contain_the_evidence_or_else_the_answer(hashed_isles: Pat
         set_of_index(open_index(hashed_isles), [Question("q4", "What?", ("x",), ("mars",))])
 
 
-def test_an_unanswerable_question_is_asked_over_the_passages_of_the_one_that_it_was_made_from(
+def test_an_unanswerable_question_gets_the_passages_of_the_question_that_it_was_made_from(
     hashed_isles: Path,
 ) -> None:
     source, passage, sentence = sentence_of(hashed_isles)

@@ -18,20 +18,21 @@ from data_synth.dataset.validate import validate_file
 from data_synth.reading.changed_questions import changed_question
 from data_synth.reading.reading_form import READING, reading_problems, score_reading
 from data_synth.reading.reading_rows import (
+    FAULTY,
     NO_SPAN,
+    REPEATED,
     SURPLUS,
     Distractors,
     ImportSettings,
     ReadingSettings,
     Share,
-    contains_answer,
     passage_with_answer,
     reading_rows,
     rows_of_sets,
-    words_of,
 )
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import Dropped, ReadingRow, reading_from_json, reading_to_json
+from data_synth.texts import contains_answer, words_of
 from graph.answer.prompt import NOT_FOUND
 from graph.documents.questions import Question
 from graph.errors import UserError
@@ -118,7 +119,9 @@ def test_a_changed_question_names_things_that_its_gold_passage_does_not() -> Non
         "Who came in May?",
     }
     assert changed_question("Is it Bram Oakes or 12?", gold, passages, random.Random(0)) is None
-    assert changed_question("How many of the boats are there?", "", [], random.Random(0)) is None, "“how many” stays"
+    assert changed_question("How many of the boats are there?", "", [], random.Random(0)) is None, (
+        "“how many” should be unchanged"
+    )
     assert changed_question("Was war die Halle im Winter?", "", [], random.Random(0)) is None, "German"
 
 
@@ -192,7 +195,7 @@ def test_a_question_text_with_several_gold_documents_is_never_refused_and_gets_o
     forms = [row for row in rows if row.question == "What is it?"]
     assert forms and all(row.answers for row in forms), "passages of other documents may answer it too"
     assert not any({"saltmere", "corrow"} <= set(row.context_ids) for row in forms)
-    assert any(not row.answers for row in rows), "other questions are refused as before"
+    assert any(not row.answers for row in rows), "other questions should still be refused"
 
 
 def test_a_changed_question_is_not_refused_if_a_passage_answers_it() -> None:
@@ -262,7 +265,7 @@ def test_a_multi_passage_question_is_refused_without_the_passage_with_the_answer
 
 
 def test_a_paired_question_is_answered_and_refused() -> None:
-    """The same question is asked with passages that contain the answer and with others that lack it; the other rows are unchanged."""
+    """The question has a row with passages that contain its answer and a row with passages that lack it; the other rows are unchanged."""
     for share in (0, 0.5):
         plain, paired = (make_rows(without_gold=share, paired=pairs, distractors=0) for pairs in (0, 1))
         assert paired == plain, "without distractors there are no passages for a refusal"
@@ -296,10 +299,10 @@ def test_bm25_ranks_by_its_formula() -> None:
     def score(passage: str, terms: list[str]) -> float:
         total = 0.0
         for term in set(terms):
-            holding = sum(term in words for words in texts.values())
+            containing = sum(term in words for words in texts.values())
             count = texts[passage].count(term)
             norm = 1.5 * (0.25 + 0.75 * len(texts[passage]) / mean)
-            total += math.log(1 + (len(texts) - holding + 0.5) / (holding + 0.5)) * count / (count + norm)
+            total += math.log(1 + (len(texts) - containing + 0.5) / (containing + 0.5)) * count / (count + norm)
         return total
 
     for question in source.questions:
@@ -348,7 +351,58 @@ def test_a_reason_states_the_steps_in_order() -> None:
     assert {tuple(each[::2]) for each in found if each} == {("The ferry was built", "Ida Corrow was born")}
     assert any(each[1] > each[3] for each in found if each), "some passages are in the other order"
     cited = [re.findall(r"\[\d\]", row.completion) for seed in range(6) for row in make_rows(seed)]
-    assert all(numbers == sorted(numbers) for numbers in cited), "a bare answer cites in the order of the passages"
+    assert all(numbers == sorted(numbers) for numbers in cited), (
+        "a bare answer should cite in the order of the passages"
+    )
+
+
+def one_question(text: str, ask: str, answers: tuple[str, ...], evidence: str, *others: str) -> ReadingSet:
+    """A set with one question about the passage `text`, and other passages."""
+    texts = {str(number): each for number, each in enumerate((text, *others))}
+    passages = {key: Excerpt(key, "", each, source=key) for key, each in texts.items()}
+    question = ReadingQuestion("q", ask, answers, ("0",), tuple(passages), (evidence,), "", "train")
+    return ReadingSet("one", passages, (question,))
+
+
+@pytest.mark.parametrize("form", ["cited", "quoted", "reasoned"])
+def test_bracketed_numbers_in_a_document_do_not_become_citations(form: str) -> None:
+    text = "Insulin [39] was found by Ida Corrow [7, 8]. Later it was sold [in Tarn."
+    source = one_question(text, "Who found it?", ("Ida Corrow",), text[:44], "The strain is G1P[8], not G2P[4].")
+    (row,) = make_rows(source=source, form=form, without_gold=0, share=Share())
+    assert reading_problems(row) == [] and row.gold_ids == ("0",)
+    assert form == "cited" or "Insulin was found by Ida Corrow. [" in row.completion
+    bare = replace(source, questions=(replace(source.questions[0], evidence=()),))
+    (row,) = make_rows(source=bare, form=form, without_gold=0, share=Share())
+    assert reading_problems(row) == []
+    for answer in ("G1P[8]", "[G1P") if form == "cited" else ("G1P[8]",):
+        strain = one_question(f"The strain is {answer}, not G2P.", "Which strain?", (answer,), "", "Tarn has a ferry.")
+        assert list(reading_rows(strain, ReadingSettings(form=form, without_gold=0))) == [Dropped(FAULTY)]
+
+
+def test_evidence_is_quoted_although_its_line_breaks_differ() -> None:
+    text = "Tarn is a port with a mill. " * 9 + "The ferry was built by\nIda Corrow. It sank."
+    source = one_question(text, "Who built the ferry?", ("Ida Corrow",), "The ferry was built by Ida Corrow.")
+    (row,) = make_rows(source=source, form="quoted", without_gold=0, distractors=0, share=Share())
+    assert row.completion == "###Answer: Ida Corrow ###Reason: The ferry was built by Ida Corrow. [1]"
+
+
+@pytest.mark.parametrize(
+    ("answer", "texts"),
+    [
+        ("1846年", ("鸣鹤园建于1846年。", "园门于1846年建成。", "设计者是林海。")),
+        ("三", ("湖有三个。", "园里有三个湖。", "设计者是林海。")),
+        ("ทาร์น", ("เรือจอดที่ทาร์น", "ที่เมืองทาร์นมีเรือ", "เขาชื่อสมชาย")),
+    ],
+)
+def test_answers_are_found_inside_texts_without_spaces(answer: str, texts: tuple[str, ...]) -> None:
+    """An answer is learned from the gold passage, and no question is refused over another passage with its answer."""
+    source = one_question(texts[0], "?", (answer,), texts[0], *texts[1:])
+    rows = [row for seed in range(20) for row in make_rows(seed, source=source, own_words=True, without_gold=0.5)]
+    assert {bool(row.gold_ids) for row in rows} == {True, False}
+    assert not any("1" in row.context_ids for row in rows), "its text contains the answer, too"
+    bare = Question("q", "?", (answer,), ("d",))
+    passages = [Excerpt(str(n), "", text, source="d") for n, text in enumerate(reversed(texts))]
+    assert passage_with_answer(passages, bare) == passages[1]
 
 
 def test_a_question_in_two_sets_is_used_once(tmp_path: Path) -> None:
@@ -361,6 +415,24 @@ def test_a_question_in_two_sets_is_used_once(tmp_path: Path) -> None:
     ids = [row.id for row in rows if isinstance(row, ReadingRow)]
     assert any(one.startswith("one:q0") for one in ids) and not any(one.startswith("two:x") for one in ids)
     assert any(one.startswith("two:q3") for one in ids)
+
+
+def test_questions_that_differ_only_in_a_sign_or_a_vowel_sign_are_both_used(tmp_path: Path) -> None:
+    texts = (
+        "What is C?",
+        "What is C++?",
+        "Is pH ≥ 7?",
+        "Is pH ≤ 7?",
+        "राम की?",
+        "राम का?",
+        "Who fell to -5?",
+        "Who fell to 5?",
+    )
+    questions = [replace(QUESTIONS[n % 2], id=f"x{n}", text=text) for n, text in enumerate(texts)]
+    write_set(tmp_path / "one", replace(isles(), questions=tuple(questions[::2])))
+    write_set(tmp_path / "two", replace(isles(), questions=tuple(questions[1::2])))
+    rows = list(rows_of_sets(tmp_path, ImportSettings(sets={"one": Share(), "two": Share()}, without_gold=0)))
+    assert {row.question for row in rows if isinstance(row, ReadingRow)} == set(texts) and Dropped(REPEATED) not in rows
 
 
 def test_sets_in_folders_of_the_same_name_are_refused(tmp_path: Path) -> None:
@@ -419,6 +491,8 @@ def test_a_fault_in_a_row_is_reported(change: dict[str, object], problem: str) -
         ({"id": "a", "question": "Who?", "evidence": [{"text": "It was Ida."}]}, "evidence [{'text'"),
         ({"id": "a", "question": "Who?", "supporting_sentences": ["moon"]}, "supporting sentences ['moon']"),
         ({"id": "a", "question": "Who?", "evidence": [5]}, "evidence [5]"),
+        ({"id": "a", "question": "Who?", "type": 1}, "kind or type 1. Expected a string"),
+        ({"id": "a", "question": "Who?", "answer": 5}, "'answers' is [5]"),
     ],
 )
 def test_a_fault_in_a_set_is_reported_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -427,6 +501,30 @@ def test_a_fault_in_a_set_is_reported_with_its_line(row: dict[str, object], mess
     with pytest.raises(UserError, match=r"questions\.jsonl line 1") as raised:
         read_set(folder)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"id": "tarn", "text": "Another text."}, "id 'tarn' appears twice"),
+        ({"id": "a", "text": "Tarn.", "title": 1984}, "one of 'id', 'text' and 'title' is not a string"),
+        ({"id": "a"}, "'id' or 'text' is missing"),
+    ],
+)
+def test_a_fault_in_a_passage_is_reported_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "isles", isles())
+    with (folder / "corpus.jsonl").open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+    with pytest.raises(UserError, match=rf"corpus\.jsonl line {len(TEXTS) + 1}: ") as raised:
+        read_set(folder)
+    assert message in str(raised.value)
+
+
+def test_a_question_may_have_a_single_answer(tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "isles", isles())
+    row = {"id": "a", "question": "Who?", "answer": "Ida Corrow", "gold_ids": ["tarn"]}
+    (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert [each.answers for each in read_set(folder).questions] == [("Ida Corrow",)]
 
 
 @pytest.mark.parametrize("key", ["kind", "type"])

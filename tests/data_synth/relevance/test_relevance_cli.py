@@ -64,6 +64,12 @@ def test_relevance_writes_rows_that_datasets_can_load(hashed_isles: Path, questi
     assert sorted(file.stem for file in out.glob("*.parquet")) == sorted(file.stem for file in out.glob("*.jsonl"))
 
 
+def test_questions_may_be_a_folder_with_its_corpus(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
+    result = run(hashed_isles, questions.parent, "--out", tmp_path / "out", "--negatives", 3)
+    assert result.exit_code == 0, result.output
+    assert {row["labelled_by"] for row in lines(tmp_path / "out") if row["question_id"] == "born"} == {"sentence"}
+
+
 def test_relevance_previews_without_writing(hashed_isles: Path, questions: Path, tmp_path: Path) -> None:
     result = run(hashed_isles, questions, "--preview", 2, "--json")
     assert result.exit_code == 0, result.output

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from data_synth.dataset.write import write_dataset
 from data_synth.relevance.relevance_form import (
     RELEVANCE,
     GoldQuestion,
@@ -167,6 +168,14 @@ def test_the_same_call_gives_the_same_rows(index: Index) -> None:
         return list(relevance_rows(index, [BORN], make_split(index, [BORN], 3), 4))
 
     assert rows() == rows()
+
+
+def test_two_questions_with_the_same_words_both_keep_their_labels(index: Index, tmp_path: Path) -> None:
+    other = GoldQuestion(Question("other", BORN.question.text, (), gold_sources=("tarn",)), ("ada", "tarn"))
+    rows, _ = split_rows(relevance_rows(index, [BORN, other], all_in(index, "train", BORN, other), 0))
+    assert {row.question_id for row in rows if row.label} == {"born", "other"}
+    summary = write_dataset(tmp_path / "out", [*rows, rows[0]], RELEVANCE, {})
+    assert (summary.rows, summary.duplicates) == (len(rows), 1)
 
 
 @pytest.fixture

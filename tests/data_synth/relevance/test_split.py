@@ -99,7 +99,7 @@ def test_a_proposition_found_in_two_splits_belongs_to_none(harbours: Index) -> N
     assert by_text["The pier of Haven2 was built by Mason2 in 1802."] == 0
 
 
-def test_a_proposition_in_several_splits_of_other_datasets_is_left_out_or_stays_anywhere(harbours: Index) -> None:
+def test_a_proposition_in_several_splits_of_other_datasets_is_left_out_or_stays_in_all_splits(harbours: Index) -> None:
     first, second, third, *_ = harbours.data.proposition_ids
     earlier = {first: {"train", "test"}, second: {"train"}, third: {"test"}}
     for present, expected in ((0, [-1, 0, -1]), (-2, [-2, 0, 2])):
@@ -192,6 +192,6 @@ def test_split_by_questions_drops_no_row_and_puts_no_question_in_two_splits(harb
     split = make_split(harbours, questions, 0, "questions")
     outcomes = list(relevance_rows(harbours, questions, split, 0))
     rows = [row for row in outcomes if isinstance(row, RelevanceRow)]
-    assert len(rows) == len(outcomes), "nothing is dropped"
+    assert len(rows) == len(outcomes), "nothing should be dropped"
     assert {row.split for row in rows} == set(SPLITS)
     assert set(leaks(rows)) == {"proposition", "passage"}

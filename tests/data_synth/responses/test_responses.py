@@ -163,6 +163,8 @@ def test_rows_are_read_back_by_pyarrow_and_by_datasets(tmp_path: Path) -> None:
         ("not in the documents [1]", ["The yard is in the town"], 0.0),
         ("Not in the documents.", ["not in the documents"], 1.0),
         ("It is in the yard [1]", ["not in the documents"], 0.0),
+        ("1846年建成", ["1846年"], 1 / 3),
+        ("1846年。", ["1846年"], 1.0),
     ],
 )
 def test_an_equal_answer_earns_the_full_reward_and_any_other_at_most_half(
@@ -177,6 +179,13 @@ def test_the_other_reward_components_match_values_computed_by_hand() -> None:
     assert [length_reward("a " * n) for n in (120, 180, 240, 400)] == [1.0, 0.5, 0.0, 0.0]
     assert [variety_reward(text) for text in ("", "a a a a", "a b", "a b a b c c c c")] == [0.0, 0.5, 1.0, 0.75]
     assert [grounded_reward(Support(near, 1.0)) for near in (-0.2, 0.0, 0.45, 2.0)] == [0.0, 0.0, 1.0, 1.0]
+
+
+def test_length_and_variety_are_rewarded_in_scripts_without_spaces() -> None:
+    """Two characters count as a word for the length; for the variety, the terms are pairs of characters."""
+    assert [length_reward("很" * n) for n in (240, 360, 480)] == [1.0, 0.5, 0.0]
+    assert variety_reward("很长" * 500) == pytest.approx(2 * 2 / 999)
+    assert variety_reward("鸣鹤园建于1846年，设计者是林海。") == 1.0
 
 
 @pytest.mark.parametrize(

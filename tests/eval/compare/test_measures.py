@@ -104,7 +104,7 @@ def test_pairs_with_hard_negatives_are_measured_separately():
     assert found["reward margin β(Δ_w − Δ_l) [wrong]"].clusters == ("q2", "q3")
 
 
-def test_the_majority_class_is_that_of_the_train_rows_and_counts_each_question_once():
+def test_the_majority_class_comes_from_the_train_rows_and_counts_each_question_once():
     train = [row("t1", "no"), row("t1", "no"), row("t1", "no"), row("t2", "Yes"), row("t3", "yes"), row("t4", "a mill")]
     scores, gold = choice_scores(ROWS, results(), train)
     by_name = {score.name: score for score in scores}
@@ -187,7 +187,7 @@ def test_systems_of_several_seeds_are_compared_seed_by_seed() -> None:
 
 
 def test_of_two_differences_the_one_with_the_smaller_p_gets_a_wider_interval_than_it_would_alone() -> None:
-    """Of two differences, the one with the smaller p gets an interval at level 0.025 instead of 0.05."""
+    """The level of its interval is 0.025 instead of 0.05."""
     gains = tuple(n / 10 for n in range(1, 25))
     values = {"a": (0.0,) * 24, "b": gains, "c": (1.0, -1.0) * 12}
     found = differences_of([Measure("F1", tuple(map(str, range(24))), values, False)], "a", seed=0)["F1"]

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from eval.compare.compare import policies_of, short_names, untuned_model
+from eval.compare.compare import policies_of, untuned_model
+from eval.comparison import short_names
 from graph.errors import UserError
 from tests.eval.conftest import run_record
 from train.run.record import read_run, write_run
@@ -48,7 +49,7 @@ def test_a_folder_without_a_run_is_refused(world):
 
 def test_short_names_distinguish_folders_with_the_same_name():
     assert short_names([Path("/a/x/run"), Path("/a/y/run")]) == ["x/run", "y/run"]
-    assert short_names([Path("/a/untuned")]) == ["a/untuned"]
+    assert short_names([Path("/a/untuned")], reserved="untuned") == ["a/untuned"]
 
 
 def test_a_tiny_run_counts_as_untuned_and_a_cycle_is_refused(tmp_path):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from eval.metrics.answers import accuracy, accuracy_per_class, majority_class, read_choice
 from eval.metrics.grounding import all_gold_at, ndcg_at, recall_at, reciprocal_rank
-from graph.answer.match import exact_match, normalise, token_f1
+from graph.answer.match import contains_answer, exact_match, normalise, token_f1
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,27 @@ def test_exact_match_accepts_any_gold_answer():
     assert exact_match("Lantern", []) == 0.0
 
 
+@pytest.mark.parametrize(
+    ("answer", "gold", "contained"),
+    [
+        ("他住在北京。", "北京", 1.0),
+        ("他住在北京。", "南京", 0.0),
+        ("彼は1958年に東京へ", "1958", 1.0),
+        ("Он живёт в «Москве».", "Москве", 1.0),
+        ("Он живёт в Подмосковье", "Москве", 0.0),
+        ("हिन्दी में", "हिन", 0.0),
+        ("It was “1911” – so", "1911", 1.0),
+        ("I don’t know", "don't", 1.0),
+    ],
+)
+def test_containment_works_in_other_scripts_and_with_their_punctuation(answer, gold, contained):
+    assert contains_answer(answer, [gold]) == contained
+
+
 def test_token_f1_matches_values_computed_by_hand():
-    # "ferry lantern" against "lantern": precision 1/2, recall 1 -> 2·½·1 / (3/2) = 2/3.
+    # "ferry lantern" against "lantern": precision 1/2 and recall 1, so F1 is 2·½·1 / (3/2) = 2/3.
     assert token_f1("the ferry Lantern", ["Lantern"]) == pytest.approx(2 / 3)
-    # Every repetition counts: one word is shared, the lengths are 3 and 1 -> 2·1 / (3 + 1).
+    # Every repetition counts: one word is shared and the lengths are 3 and 1, so F1 is 2·1 / (3 + 1).
     assert token_f1("no no no", ["no"]) == pytest.approx(0.5)
     assert token_f1("red", ["blue", "red boat"]) == pytest.approx(2 / 3)
     assert token_f1("", ["blue"]) == 0.0

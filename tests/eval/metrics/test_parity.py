@@ -179,6 +179,9 @@ def test_scores_match_values_computed_by_hand():
     assert rouge_f("the cat sat", ["the cat ran"], "rouge2") == pytest.approx(1 / 2)
     assert rouge_f("sat the cat", ["the cat sat"], "rougeL") == pytest.approx(2 / 3)
     assert rouge_f("", ["boat"], "rouge1") == 0.0
+    # Precision 1/2 and recall 1; below, precision 2/3 and recall 1.
+    assert rouge_f("в Москве.", ["«Москве»"], "rouge1") == pytest.approx(2 / 3)
+    assert rouge_f("東京駅", ["東京"], "rougeL") == pytest.approx(4 / 5)
     assert bleu("the cat is on the mat", ["the cat is on the mat"]) == pytest.approx(1.0)
     # Two of three words in one run: precision 2/3, recall 2/3, one chunk of two: 2/3 · (1 − ½ · (1/2)³).
     assert meteor("the cat sat", ["the cat ran"]) == pytest.approx(2 / 3 * (1 - 0.5 * 0.125))

@@ -116,7 +116,57 @@ def test_an_empty_answer_fails_its_cells_or_counts_as_wrong(home):
     assert done.failed and len(done.json["failures"]) == 4
     assert "question '3': the prediction is empty. Expected some text" in done.json["failures"][0]["problem"]
     done, _, _ = run(home, model=model, empty_answers="wrong", **MODELS)
-    assert not done.failed and done.json["results"][0]["empty"] == 1 and "1 empty answers" in done.text
+    assert not done.failed and done.json["results"][0]["empty"] == 1 and "wrote 1 empty answer." in done.text
+
+
+def test_empty_answers_may_count_as_wrong_without_filling_the_other_cells_again(home):
+    """Counting them as wrong reuses cells without empty answers; refusing them again reuses no cell with empty answers."""
+    model = ScriptedModel(lambda request: "" if "Marlow Yard" in request.messages[-1].content else "1911")
+    retrievers = {"dense": {"mode": "dense", "top_k": 1}, "closed": None}
+    write_jsonl(home / "questions.jsonl", [QUESTIONS[0]])
+    settings = {"model": model, "retrievers": retrievers, "models": {"a": "hf:a"}, "metrics": ["em"]}
+    assert run(home, **settings)[0].json["cells"] == {"found": 0, "filled": 1}
+    assert run(home, empty_answers="wrong", **settings)[0].json["cells"] == {"found": 1, "filled": 1}
+    again, _, _ = run(home, **settings)
+    assert [one["system"] for one in again.json["failures"]] == ["dense + a"]
+
+
+def test_a_question_for_which_nothing_is_found_is_answered_without_the_model(home):
+    """As in `ask`, the answer is "not in the documents"; a system without retrieval answers from memory."""
+    model = ScriptedModel(lambda request: "1911")
+    retrievers = {"abstains": {"mode": "dense", "abstain": 0.0}, "closed": None}
+    run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=["em"])
+    found = {one["system"]: one for one in json.loads((home / "out/report.json").read_text())["results"]}
+    (file,) = (home / "out/answers").glob("isles-abstains*")
+    assert {row["answer"] for row in read_lines(file)} == {"not in the documents"}
+    assert found["abstains + a"]["calls"] == found["abstains + a"]["tokens"] == 0
+    assert len(model.requests) == 3 and found["closed + a"]["metrics"]["em"]["mean"] == pytest.approx(1 / 3)
+
+
+def test_a_system_without_retrieval_has_no_retrieval_figures(home):
+    """Systems are compared by the first metric that all have."""
+    metrics = ["recall@5", "answer_in_context", "faithfulness_by_encoder", "answer_relevance_by_encoder", "em"]
+    retrievers = {"dense": {"mode": "dense"}, "closed": None}
+    model = ScriptedModel(answers)
+    done, _, _ = run(home, model=model, retrievers=retrievers, models={"a": "hf:a"}, metrics=metrics)
+    found = {one["system"]: list(one["metrics"]) for one in done.json["results"]}
+    assert found == {"dense + a": metrics, "closed + a": metrics[3:]}
+    assert done.json["leads"] == {"isles": "answer_relevance_by_encoder"}
+
+
+def test_systems_whose_values_are_for_different_questions_are_not_compared(home):
+    """`supported` applies only to answers that can be checked: the answer to the first question for one model, to the third for the other."""
+    built, born = "The Lantern was built in 1911 by the Marlow Yard.", "Ada was born in the village of Tarn."
+
+    def reply(request):
+        first = len(model.requests) <= 3
+        question = request.messages[-1].content.partition("Question:")[2]
+        return (built if "Lantern" in question else "no") if first else (born if "Ada" in question else "no")
+
+    model = ScriptedModel(reply)
+    done, _, _ = run(home, model=model, retrievers={"dense": {"mode": "dense"}}, **MODELS | {"metrics": ["supported"]})
+    assert [one["metrics"]["supported"]["mean"] for one in done.json["results"]] == [1.0, 1.0]
+    assert done.json["results"][1]["difference"] is None and "Of 0 differences from dense + a" in done.text
 
 
 def test_a_failed_cell_does_not_affect_the_others(home):

@@ -101,7 +101,7 @@ def test_the_expected_configurations_are_shipped():
 
 @pytest.mark.slow
 def test_a_killed_run_resumes_without_repeating_a_finished_cell(home, monkeypatch):
-    """SIGKILL once two of 9 cells are finished (building the three indexes takes longest). A second run fills only the remaining cells."""
+    """The first run is killed once two of 9 cells are finished (building the three indexes takes longest); a second run fills only the remaining cells."""
     config = {
         **CONFIG,
         "indexes": {f"at {number}": {"min_similarity": number / 10} for number in range(1, 4)},

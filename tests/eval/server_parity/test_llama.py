@@ -1,4 +1,4 @@
-"""`serve check` against a real llama.cpp: a server that applies an adapter to its base correctly, and injected faults, each reported by name."""
+"""`serve check` against a real llama.cpp: a server that applies an adapter to its base correctly, and injected faults, each of which is identified."""
 
 import json
 import urllib.request

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from graph.types import Message
 from tests.eval.conftest import NO_LOGPS, World, check_server
 from tests.fakes import chat_server
 from tests.serve.http.running import Running, serving
 from tests.train.adapters import random_adapter
+from train.export.server import Reply, Server
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,21 @@ def test_a_check_that_could_compare_nothing_fails(run: Path) -> None:
     with chat_server(reply, window=4096) as server:
         status, result = check_server(f"openai:tiny@{server.url}", run, conversations=2)
     assert (status, result["faults"], result["measured"]) == (1, [], [])
+
+
+def test_if_a_server_does_not_name_tokens_by_their_ids_log_probabilities_are_still_compared() -> None:
+    """`modegraph serve` with a gguf: model refuses the field that asks for such names."""
+
+    def reply(body: dict[str, Any], number: int) -> tuple[int, str]:
+        if "return_tokens_as_token_ids" in body:
+            return 400, json.dumps({"error": {"message": "return_tokens_as_token_ids: leave it out"}})
+        logprobs = {"content": [{"token": "a", "id": 5, "logprob": -0.5}]} if body.get("logprobs") else None
+        choice = {"message": {"content": "a"}, "logprobs": logprobs}
+        return 200, json.dumps({"choices": [choice], "usage": {"prompt_tokens": 7}})
+
+    with chat_server(reply) as server:
+        found = Server(server.url).greedy("tiny", [Message("user", "Who?")], 4, None)
+    assert found == Reply((5,), [-0.5], 7)
 
 
 def test_if_a_server_refuses_to_return_tokens_the_lengths_of_its_prompts_are_checked(run: Path) -> None:

@@ -208,6 +208,15 @@ def test_rows_of_a_file_keyed_by_id_get_their_ids(tmp_path):
     assert loaded.documents[0].text == "We study ferries.\n\n## Intro\n\nOne.\n\nTwo."
 
 
+def test_json_lines_in_a_json_file_are_read(tmp_path):
+    """MIRAGE's dev.json of MedMCQA has this format."""
+    write_jsonl(tmp_path / "dev.json", [ROWS["medmcqa"], ROWS["medmcqa"] | {"id": "n"}])
+    assert [one.id for one in load_task(TASKS["medmcqa"], tmp_path / "dev.json").questions] == ["m", "n"]
+    (tmp_path / "dev.json").write_text(json.dumps([ROWS["medmcqa"]], indent=2)[:-1])
+    with pytest.raises(UserError, match=r"dev.json: not valid JSON \(.*\)\. Expected the file as published"):
+        load_task(TASKS["medmcqa"], tmp_path / "dev.json")
+
+
 def test_a_corpus_next_to_the_questions_is_read_too(tmp_path):
     write_jsonl(tmp_path / "MultiHopRAG.jsonl", [ROWS["multihop-rag"]])
     write_jsonl(tmp_path / "corpus.jsonl", [{"url": "u1", "title": "t", "body": "text"}])

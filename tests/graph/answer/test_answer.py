@@ -136,7 +136,7 @@ def test_text_that_is_cut_off_in_a_thinking_block_has_no_answer() -> None:
     assert parse_answer("<think>Is it b? ###Answer: b").answer == ""
 
 
-def test_citations_that_do_not_exist_are_removed_and_reported() -> None:
+def test_citations_of_passages_that_do_not_exist_are_removed_and_reported() -> None:
     checked = check_citations("So [2] and [7] and [2] and [0] and [1].", 2)
     assert checked.text == "So [2] and and [2] and and [1]."
     assert checked.cited == (2, 1) and checked.removed == (7, 0)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_synth.preferences.reasons import plain
 from data_synth.responses.rewards import citation_reward
+from data_synth.texts import plain
 from graph.answer.citations import CLOSERS, MAX_PENDING_CHARS, OPENERS, CitationGate, check_citations
 from serve.engines.openai_backend import escape_known_tokens
 from tests.growth import assert_linear
@@ -288,7 +288,7 @@ def test_the_end_of_a_line_is_shown_without_delay() -> None:
     ],
 )
 def test_citations_are_checked_in_linear_time(piece: str) -> None:
-    """Both for text in one piece and for pieces of one character."""
+    """The text is checked in one piece and in pieces of one character."""
 
     def prepare(length: int) -> Callable[[], object]:
         text = piece * (length // len(piece)) + "x"

@@ -34,7 +34,7 @@ def test_an_excerpt_that_does_not_fit_is_skipped() -> None:
     assert chosen_ids([], 5, 4) == []
 
 
-def test_a_finding_that_does_not_fit_leaves_the_limit_of_the_others_as_it_is() -> None:
+def test_a_finding_that_does_not_fit_does_not_change_the_limit_for_other_excerpts() -> None:
     long = Finding("Who " * 50, "Ada", (), 1.0)
     short = Finding("Who?", "Ada", (), 0.5)
     found = replace(evidence([1, 1, 1]), findings=(long, short))

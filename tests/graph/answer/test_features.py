@@ -43,7 +43,7 @@ def test_each_kind_of_error_has_a_feature_that_detects_it(claim: str, feature: s
     assert features_of(claim)[feature] == pytest.approx(value)
 
 
-def test_text_in_brackets_may_be_left_out_and_does_not_separate_the_words_around_them() -> None:
+def test_text_in_brackets_may_be_left_out_and_does_not_separate_the_words_around_it() -> None:
     features = features_of("Ada is an actor.", Premise.of([("Ada", "Ada (born 14 July 1939 in Tarn) is an actor.")]))
     assert features["names of source left out"] == 0 and features["names among their neighbours"] == 1
     assert asides_last("(born 1850) Ada") == "Ada (born 1850)"
@@ -87,7 +87,7 @@ def test_names_of_two_joined_sentences_are_neither_turned_round_nor_left_out() -
     turned = features_of(
         claim.replace("Lantern that sailed to Tarn", "Tarn that sailed to Lantern"), Premise.of([("", text)])
     )
-    assert turned["names turned round"] == 1, "swapped names within one sentence are detected"
+    assert turned["names turned round"] == 1, "swapped names within one sentence should be detected"
 
 
 def sources_of(premise: Premise) -> tuple[tuple[str, ...], tuple[Words, ...]]:

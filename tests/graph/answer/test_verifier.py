@@ -85,7 +85,7 @@ def test_one_error_raises_the_probability_that_a_sentence_is_unsupported(right: 
 
 
 def test_a_second_stage_is_a_weighted_sum_of_clipped_inputs() -> None:
-    """Compared with the formula, evaluated one input at a time."""
+    """The probabilities are compared with the formula, evaluated one input at a time."""
     verifier = word_verifier("")
     second = verifier.second
     assert second is not None
@@ -254,7 +254,7 @@ def test_the_error_for_an_invalid_verifier_file_states_what_is_wrong(tmp_path: P
         ({"format": "modegraph verifier, 3", "features": FEATURES[1:]}, f"without '{FEATURES[0]}'"),
         (
             {**valid, "second_stage": {**stage, "inputs": SECOND_STAGE[1:]}},
-            "its second stage was trained on other inputs",
+            "its second stage was not trained on the inputs that this version computes",
         ),
         ({**valid, "second_stage": {**stage, "bias": float("nan")}}, "its second stage has values that are not finite"),
     ]:

@@ -1,4 +1,4 @@
-"""Run the same tests for an index in SQLite and for one with its rows in PostgreSQL: the fixture `place` and, for property tests, the decorator
+"""Runs the same tests for an index in SQLite and for one with its rows in PostgreSQL: the fixture `place` and, for property tests, the decorator
 `in_either_store`.
 """
 

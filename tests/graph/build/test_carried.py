@@ -49,7 +49,7 @@ def summaries_above(index: Index, source: str) -> list[str]:
 
 
 def in_summaries(document: Document, summaries: Iterable[str]) -> bool:
-    """Whether one of these summaries has a sentence that only this document has."""
+    """Whether one of these summaries contains a sentence that only this document contains."""
     own = [f"{document.title} joined", f"{document.title} taught", f"honour {document.title}."]
     return any(sentence in text for text in summaries for sentence in own)
 
@@ -113,7 +113,7 @@ def test_an_edit_of_metadata_alone_carries_communities_over_and_compact_detects_
 
 
 def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: Path) -> None:
-    """Communities are ordered by their first members: one whose first member is deleted moves back in the order, but its summary stays."""
+    """Communities are ordered by their first members: if the first member of a community is deleted, the community moves back, but its summary stays."""
 
     def member(number: int, guild: str) -> Document:
         own = f" Member m{number} said so." if number else ""
@@ -228,7 +228,7 @@ def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_
     assert not stays(last, with_two) and not stays(last, np.arange(8)) and not stays(last, other)
     assert not stays(replace(last, carry=False), with_one) and stays(replace(last, carry=False), np.arange(10))
     assert not stays(replace(last, deleted=["Kelp dries.", "Tides turn."]), without_one), (
-        "a summary that repeats a deleted sentence should go"
+        "a summary that repeats a deleted sentence should be removed"
     )
     assert stays(replace(last, deleted=["Kelp dries."]), without_one)
 

@@ -182,7 +182,7 @@ def test_candidate_passages_score_as_in_an_exact_search(
     some, every = score_alone(ann_index, query), score_alone(exact_index, query, score_all=True)
     scored = some.own_P != NOT_SCORED
     assert 4 < scored.sum() < len(scored), (
-        "candidates are passages similar to the question, passages with its words and passages of documents that it names"
+        "candidates should be passages similar to the question, passages with its words and passages of documents that it names"
     )
     named = np.isin(exact_index.data.passage_document_P, [document for _, document in every.named])
     assert named.any() and scored[named].all() and scored[:4].all()

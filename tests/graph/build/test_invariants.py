@@ -171,7 +171,7 @@ Step = tuple[str, dict[str, Any] | None]
 
 
 def edit(folder: Path, start: list[Document], steps: list[Step], settings: IndexSettings = SETTINGS) -> list[Document]:
-    """Make the edits one by one in an index of `start`; return the documents that it then has."""
+    """Make the edits one by one in an index of `start`; return the documents that it then contains."""
     current = {document.source: document for document in start}
     for source, change in steps:
         if change is not None:
@@ -205,10 +205,10 @@ def test_a_build_from_scratch_equals_incremental_edits(examples: int, tmp_path_f
 
 @pytest.mark.long
 @in_either_store(sqlite=12, postgresql=2)
-def test_a_build_from_scratch_equals_edits_that_keep_communities_after_compaction(
+def test_after_compaction_edits_that_carry_communities_over_equal_a_build_from_scratch(
     examples: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """All edits keep the existing communities, however many passages change (layers_on_edit = later)."""
+    """All edits carry communities over, however many passages change (layers_on_edit = later)."""
 
     @settings(max_examples=examples)
     @given(start=corpora(min_size=2, sources="abc"), steps=steps, patches=st.booleans())

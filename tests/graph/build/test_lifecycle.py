@@ -172,7 +172,7 @@ def test_an_interrupted_first_run_continues_only_with_the_same_encoder(tmp_path:
     assert verify_index(tmp_path / "i") == []
 
 
-def test_an_index_on_a_read_only_disk_is_read(tmp_path: Path) -> None:
+def test_an_index_on_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
     with mounted_disk(tmp_path / "disk") as disk:
         build_index(disk.folder / "i", ISLES, SETTINGS, encoder)
         disk.make_read_only()

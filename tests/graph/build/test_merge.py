@@ -181,7 +181,7 @@ def test_an_edit_reads_only_rows_that_it_affects(folder: Path, tmp_path: Path, m
     assert counter.passages == [1, 0] and max(counter.linked) <= 4
     compact_index(folder, encoder)
     build_index(folder, [document(61)], SETTINGS, encoder)
-    assert counter.passages == [1, 0, 1], "compact preserves the record of derived documents"
+    assert counter.passages == [1, 0, 1], "compact should preserve the record of derived documents"
     assert_same_index(
         load_arrays(folder, IndexData), from_scratch(tmp_path, [document(n) for n in range(62) if n != 3])
     )
@@ -253,5 +253,5 @@ def test_summaries_of_chunks_stay_with_their_documents(tmp_path: Path) -> None:
     build_index(tmp_path / "grown", [long[1]], settings, encoder)
     build_index(tmp_path / "scratch", long, settings, encoder)
     grown = load_arrays(tmp_path / "grown", IndexData)
-    assert (grown.summary_layer_S == 0).sum() > 2 * len(long), "each document has several chunks"
+    assert (grown.summary_layer_S == 0).sum() > 2 * len(long), "each document should have several chunks"
     assert_same_index(grown, load_arrays(tmp_path / "scratch", IndexData))

@@ -142,7 +142,7 @@ def test_a_merged_segment_is_repaired_from_the_segments_before_it(index: Path) -
     (index / "vectors" / merged).unlink()
     new_encoder = HashEncoder()
     repair_index(index, lambda spec: new_encoder)
-    assert len(new_encoder.encoded) == 1, "only the passage of the last edit"
+    assert len(new_encoder.encoded) == 1, "only the passage of the last edit should be encoded"
 
 
 @sqlite_only
@@ -215,7 +215,7 @@ def test_vectors_that_do_not_fit_in_memory_are_streamed_to_the_same_bytes(
             generations.append(read_manifest(folder).segments)
             files = {file.name for file in (folder / "vectors").iterdir()}
             last_two = {name for segments in generations[-2:] for each in segments.values() for name in each}
-            assert last_two >= files, "no file of an older generation is left"
+            assert last_two >= files, "no file of an older generation should be left"
         delete_documents(folder, ["new"], encoder)
         compact_index(folder, encoder)
         return [*generations, read_manifest(folder).segments]

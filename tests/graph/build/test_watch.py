@@ -46,7 +46,7 @@ def test_changes_are_reported_once_and_only_when_two_checks_agree(docs: Path) ->
     watched = WatchedFolder(docs)
     assert watched.changes() == Changes()
     (docs / "c.md").write_text("half a file")
-    assert watched.changes() == Changes(), "the file may still be incomplete"
+    assert watched.changes() == Changes(), "a file that may still be incomplete should not be reported"
     rewrite(docs / "c.md", "half a file and the rest")
     assert watched.changes() == Changes()
     assert watched.changes() == Changes(("c.md",)) and watched.changes() == Changes()
@@ -121,7 +121,7 @@ def test_skipped_files_are_reported_and_their_documents_stay_unchanged(docs: Pat
     (done,) = follow(index, watched, Limits(), notes.append, lambda: next(continues), encoder)
     assert (done.read, done.deleted, done.report.documents) == ((), (), 2)
     assert [note.split(",")[0] for note in sorted(notes)] == ["a.md: empty", "bad.pdf: skipped", "map.png: skipped"]
-    assert read_manifest(index).generation == 1, "an edit that changes nothing makes no new generation"
+    assert read_manifest(index).generation == 1, "an edit that changes nothing should make no new generation"
 
 
 def test_watching_a_file_or_a_folder_that_contains_the_index_is_refused(docs: Path, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_watching_a_file_or_a_folder_that_contains_the_index_is_refused(docs: Pa
 
 @pytest.fixture
 def default_sigint_handler() -> Iterator[None]:
-    """Tests that run in the background ignore SIGINT, as do the processes that they start; undo that."""
+    """Restore the default handler of SIGINT, because tests run in the background ignore SIGINT, as do the processes that they start."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

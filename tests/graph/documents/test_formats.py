@@ -286,7 +286,7 @@ def test_an_unreadable_file_is_refused_in_one_line(name: str, worker: ParseWorke
         read(name, make(), worker)
     assert str(problem.value).startswith(name) and len(str(problem.value).splitlines()) == 1
     assert worker.last.peak_mb <= 512
-    assert read("next.docx", DOCX, worker).text == REPORT, "the next file is read as usual"
+    assert read("next.docx", DOCX, worker).text == REPORT, "the next file should be read as usual"
 
 
 @pytest.mark.slow

@@ -62,7 +62,7 @@ def test_empty_pages_between_text_change_nothing_and_a_scan_of_empty_pages_is_re
     assert read(data, Ocr()) == read(data, None)
     with pytest.raises(
         UserError,
-        match=r"deeds\.pdf: tesseract finds no text on any of its pages \(2\)\. Expected text in the language eng\. .*--ocr-l",
+        match=r"deeds\.pdf: tesseract finds no text on any page \(2 in all\)\. Expected text in the language eng\. .*--ocr-l",
     ):
         read(scanned_pdf(["", ""]), Ocr())
 

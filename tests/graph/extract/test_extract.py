@@ -35,7 +35,7 @@ def test_units_are_sentences_list_items_and_table_rows_with_their_header() -> No
     assert units[1].cells == (("Stop", "Quill"), ("Fare", "3")) and units[2].cells == (("Stop", "Tarn"),)
 
 
-def test_prose_after_a_line_that_begins_with_a_bar_is_kept() -> None:
+def test_prose_after_a_line_that_begins_with_a_bar_is_not_lost() -> None:
     units = list(split_units("| Ada wrote it.\nBob | Eve read it."))
     assert [unit.text for unit in units] == ["| Ada wrote it.", "Bob | Eve read it."]
 
@@ -244,7 +244,7 @@ def test_indented_lines_below_a_list_item_belong_to_it() -> None:
     assert [unit.line for unit in split_units(text)] == lines
 
 
-def test_a_row_that_is_longer_than_a_passage_leaves_the_header_to_later_rows() -> None:
+def test_rows_after_a_row_that_is_longer_than_a_passage_still_have_the_header() -> None:
     rows = "\n".join(f"| Boat {n} | {1900 + n} |" for n in range(60))
     text = f"| Name | Launched |\n| Tern | {'long ' * 70}ago |\n{rows}\n\n\n| Stop | Fare |\n| Quay | 3 |"
     document = Document("d", "Yard Book", text)

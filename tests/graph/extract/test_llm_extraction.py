@@ -142,7 +142,7 @@ def test_only_passages_whose_two_replies_are_bad_go_into_quarantine(tmp_path: Pa
     index = open_index(tmp_path / "i", encoder)
     sources_with_propositions = {span.source for n in range(report.propositions) for span in index.proposition(n).spans}
     assert sources_with_propositions == {d.source for d in SHIPS} - {"d010", "d035"}
-    assert index.passages_of("d010"), "a passage in quarantine can still be found by its own text"
+    assert index.passages_of("d010"), "a passage in quarantine should still be found by its own text"
 
 
 @pytest.mark.long
@@ -163,7 +163,7 @@ def test_retry_calls_the_model_for_failed_passages_only_and_skips_the_ledger(tmp
         server.requests.clear()
         broken.clear()
         assert retry_failed(tmp_path / "i", encoder, open_model) == 1
-        assert len(server.requests[0]["messages"]) == 2, "the ledger must not answer with the old reply"
+        assert len(server.requests[0]["messages"]) == 2, "the ledger should not answer with the old reply"
         assert requested_titles(server) == ["Ship 7"] and quarantine_warning(tmp_path / "i") == ""
         assert retry_failed(tmp_path / "i", encoder, open_model) == 0 and len(server.requests) == 1
         whole = tmp_path / "whole"
@@ -286,7 +286,7 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
         assert len(server.requests) == 1
     with chat_server(lambda body, number: extraction_reply(body)) as moved:
         assert build(tmp_path / "i", ISLES[:2], moved, extractor_examples=str(examples)).documents == 2
-        assert len(moved.requests) == 1, "the same model at another address continues the build"
+        assert len(moved.requests) == 1, "the same model at another address should continue the build"
 
 
 @pytest.mark.long
@@ -327,7 +327,7 @@ def test_commands_exit_with_1_if_passages_are_in_quarantine_and_name_the_remedy(
     with chat_server(reply_to) as server:
         model = ("--extractor-model", f"openai:m@{server.url}")
         assert run("index", corpus, "--out", tmp_path / "w", *model).exit_code == 0, (
-            "another model is accepted as long as no passage has been read"
+            "another model should be accepted as long as no passage has been read"
         )
     unnamed = run("index", corpus, "--out", tmp_path / "k", "--set", "extractor=llm")
     assert isinstance(unnamed.exception, UserError) and "extractor = llm needs a value here" in str(unnamed.exception)

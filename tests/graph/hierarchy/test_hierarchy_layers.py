@@ -59,7 +59,9 @@ def test_selected_layers_give_the_full_ranking_without_the_others(
     assert {layer for _, layer, _ in found} <= (layers or {0, 1, 2})
 
 
-def test_layer_0_has_passages_and_summaries_of_chunks_and_layer_1_has_no_passages(layered_index: Index) -> None:
+def test_layer_0_contains_passages_and_summaries_of_chunks_and_layer_1_contains_no_passages(
+    layered_index: Index,
+) -> None:
     low, high = ask(layered_index, [0], 1000), ask(layered_index, [1], 1000)
     assert len(low.passages) == 30 and {found.item.layer for found in low.summaries} == {0}
     assert not high.passages and {found.item.layer for found in high.summaries} == {1}

@@ -23,7 +23,7 @@ def test_a_large_pool_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(Sentences, "release_memory", lambda self: releases.append(1))
     for pool in ([], [3], list(range(0, 14, 2)), list(range(49, 20, -1))):
         assert np.array_equal(sentences.read(pool), vectors_ND[np.array(pool, np.int64)])
-    assert len(releases) == 5, "memory is released only for the pool of 29, after each of its five parts"
+    assert len(releases) == 5, "memory should be released only for the pool of 29, after each of its five parts"
 
 
 def test_a_sentence_is_joined_with_a_full_stop_only_if_it_has_no_end_in_any_script() -> None:

@@ -81,7 +81,7 @@ def test_a_summary_prefers_central_sentences_avoids_repeats_and_fits_its_token_l
     assert choose_sentences(vectors_SD, lambda row: 10, 20) == [0, 2]
 
 
-def test_a_summary_has_a_sentence_even_if_none_fits() -> None:
+def test_a_summary_contains_a_sentence_even_if_none_fits() -> None:
     vectors_SD = unit_rows(np.array([[1, 0, 0], [0.9, 0.4, 0], [0.8, 0, 0.6]], np.float32))
     assert len(choose_sentences(vectors_SD, lambda row: 99, 10)) == 1
 

@@ -207,9 +207,9 @@ def test_a_folder_may_be_given_as_a_string(tmp_path: Path) -> None:
     assert len(open_index(folder).sources()) == len(ISLES) - 1
 
 
-def test_a_reader_of_some_documents_sees_no_full_name_that_only_others_have(tmp_path: Path) -> None:
+def test_a_reader_of_some_documents_sees_no_full_name_that_only_hidden_documents_contain(tmp_path: Path) -> None:
     def entities_of(*own: str) -> tuple[set[str], set[str]]:
-        """All entities of an index of the reader's documents and a hidden one, and those of the proposition about the ferry, as the reader sees them."""
+        """The entities that a reader sees in an index that also contains a hidden document: all, and those of the proposition about the ferry."""
         texts = {
             "ferry": "In 1911 the yard of J. Marlow built the ferry Lantern.",
             **dict(zip("ab", own, strict=False)),
@@ -218,9 +218,9 @@ def test_a_reader_of_some_documents_sees_no_full_name_that_only_others_have(tmp_
         hidden = Document("hidden", "", "In 1912 Jacob Marlow was dismissed.", {"team": "hr"})
         folder = tmp_path / str(len(own))
         build_index(folder, [*documents, hidden], IndexSettings(), lambda spec: HashEncoder())
-        seen = open_index(folder, lambda spec: HashEncoder()).only((parse_condition("team=all"),))
-        (row,) = (row for row, text in enumerate(seen.data.proposition_texts) if "ferry" in text)
-        return set(seen.data.entity_texts), {name.casefold() for name in seen.proposition(row).entities}
+        visible = open_index(folder, lambda spec: HashEncoder()).only((parse_condition("team=all"),))
+        (row,) = (row for row, text in enumerate(visible.data.proposition_texts) if "ferry" in text)
+        return set(visible.data.entity_texts), {name.casefold() for name in visible.proposition(row).entities}
 
     assert entities_of() == ({"j. marlow", "lantern"}, {"j. marlow", "lantern"})
     everyone = {"j. marlow", "jacob marlow", "lantern"}

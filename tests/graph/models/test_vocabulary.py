@@ -46,7 +46,7 @@ def test_a_token_without_an_embedding_row_is_named(
     tokenizer.save_pretrained(folder)
     with pytest.raises(UserError) as raised:
         load(str(folder))
-    assert f"1 tokens beyond the model's {256 + len(CONTROL_TOKENS)} rows, such as {token!r}" in str(raised.value)
+    assert f"tokens beyond the model's {256 + len(CONTROL_TOKENS)} rows: 1, such as {token!r}" in str(raised.value)
 
 
 def test_a_special_token_that_encoding_never_produces_needs_no_row(intact_model: Path, tmp_path: Path) -> None:

@@ -97,12 +97,12 @@ def test_a_copy_of_a_copy_equals_the_index_byte_for_byte(folder: Path, database:
     assert index_status(tmp_path / "back").generation == generation
     compact_index(folder, encoder)
     compact_index(tmp_path / "back", encoder)
-    assert index_status(folder).generation == generation + 1, "the index had several segments"
+    assert index_status(folder).generation == generation + 1, "compact should merge the several segments of the index"
     assert without_generation(derived_files(folder), generation + 1) == without_generation(
         derived_files(tmp_path / "back"), generation
     )
     assert call_model(tmp_path / "back" / LEDGER, 4).requests[0].messages[0].content == "question 3 é", (
-        "stored calls are not repeated"
+        "stored calls should not be repeated"
     )
 
 

@@ -62,7 +62,7 @@ def test_writers_write_one_at_a_time_in_order_of_arrival(database: str, tmp_path
         thread.join(60)
     assert order == [0, 1, 2, 3] and count_leases(database) == 0
     with writers_turn(database, tmp_path) as last:
-        assert last.fence == first.fence + 5, "no fence is used twice"
+        assert last.fence == first.fence + 5, "no fence should be used twice"
 
 
 def test_giving_up_names_the_current_writer_and_leaves_the_queue(database: str, tmp_path: Path) -> None:

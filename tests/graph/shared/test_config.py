@@ -47,6 +47,15 @@ def test_overrides_take_precedence_over_the_file(tmp_path: Path) -> None:
     assert (loaded.learning_rate, loaded.model, loaded.lora) == (1e-6, "b", Inner(rank=16))
 
 
+def test_a_setting_of_a_group_that_is_null_is_set(tmp_path: Path) -> None:
+    """The settings.yaml of a run contains null for a group of settings that the run did not use."""
+    file = tmp_path / "c.yaml"
+    file.write_text("model: a\nlora: null\n")
+    assert load_settings(Outer, file, ["lora.rank=16"]).lora == Inner(rank=16)
+    assert load_settings(Outer, file, ["lora=null", "lora.rank=16"]).lora == Inner(rank=16)
+    assert load_settings(Outer, file).lora is None
+
+
 @pytest.mark.parametrize(
     ("text", "overrides", "message"),
     [

@@ -28,7 +28,7 @@ def in_memory(ids: list[str]) -> Vectors:
 
 
 def of_ids(known: Vectors, ids: list[str]) -> Vectors:
-    """The vectors of these ids in this order: taken from `known` if it has them, otherwise created."""
+    """The vectors of these ids in this order: taken from `known` if it contains them, otherwise created."""
     row_of = {each.decode(): row for row, each in enumerate(known.ids(np.arange(len(known))).tolist())}
     new = [each for each in ids if each not in row_of]
     joined = Vectors.join([known, in_memory(new)]) if new else known

@@ -1,4 +1,4 @@
-"""`quote`, which turns untrusted text, such as that of documents, into one line of data for a prompt."""
+"""`quote` turns untrusted text, for example from a document, into one line of data for a prompt."""
 
 import unicodedata
 

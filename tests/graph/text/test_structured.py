@@ -45,7 +45,7 @@ def longest_reply_chars(node: dict[str, Any]) -> int:
     [(Contribution, MAX_REPLY_TOKENS), (Resolution, MAX_ANSWER_TOKENS), (Verdict, MAX_VERDICT_TOKENS)],
 )
 def test_the_longest_allowed_reply_fits_the_token_limit(kind: type[ReplyModel], tokens: int) -> None:
-    """A small model may write until its reply is cut off. A token has at least one character, and two control tokens end a reply."""
+    """A small model may write until its reply is cut off. A token contains at least one character, and two control tokens end a reply."""
     assert longest_reply_chars(strict_schema(kind)) <= tokens - 2
 
 

@@ -209,7 +209,9 @@ def test_an_encoder_that_differs_on_the_worker_is_refused(workers: RayWorkers, t
     there, here = encoder.fingerprint, open_encoder(str(folder))
     assert here.fingerprint != there
     (folder / "more.json").unlink()
-    with pytest.raises(UserError, match=rf"on {socket.gethostname()} it is {there[:12]}, not {here.fingerprint[:12]}"):
+    with pytest.raises(
+        UserError, match=rf"its fingerprint on {socket.gethostname()} is {there[:12]}, not {here.fingerprint[:12]}"
+    ):
         list(workers.map(here.count_tokens, ["a ferry"]))
 
 

@@ -78,7 +78,7 @@ def learner(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the package were installed: there are no examples next to the code."""
+    """Hide the examples next to the code, as if the package were installed."""
     monkeypatch.setattr(steps, "HOME", tmp_path / "site-packages")
 
 

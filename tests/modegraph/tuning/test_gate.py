@@ -125,7 +125,7 @@ def test_losing_more_than_one_of_a_hundred_general_answers_fails() -> None:
 
 
 def test_losing_more_refusals_of_unanswerable_questions_than_by_chance_fails() -> None:
-    """More refusals of unanswerable questions pass; a model that refused none cannot lose any."""
+    """A model that refuses more unanswerable questions than before passes."""
     for lost, passed in ((0, True), (2, True), (8, False)):
         unanswered = pair([REFUSAL] * 100, [REFUSAL] * (100 - lost) + [WRONG] * lost, unanswerable=100)
         gate = judge(BETTER, unanswered, None, seed=0)

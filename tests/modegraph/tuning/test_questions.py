@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import modegraph as mg
-from data_synth.questions.by_model import ANOTHER_ANSWER
+from data_synth.questions.by_model import ANOTHER_ANSWER, UNUSABLE
 from data_synth.questions.by_rules import template_questions
 from data_synth.rows import Dropped
 from graph.shared.jsonl import write_jsonl
@@ -132,6 +132,16 @@ def test_a_teachers_questions_go_to_the_part_of_their_document_if_the_judge_agre
     )
 
 
+def test_a_teacher_without_usable_questions_leaves_those_made_by_rules(tmp_path: Path) -> None:
+    index = mg.index(guild_documents(), tmp_path / "index").current()
+    settings = TuneSettings(min_test_questions=1, test_share=0.4)
+    mute = ScriptedModel(lambda request: "I cannot do that.")
+    rows = teacher_rows(index, settings, mute, mute, 60)
+    assert rows and {row.why for row in rows if isinstance(row, Dropped)} == {UNUSABLE}
+    found = split_questions(index, settings, rows)
+    assert found.count("test") and found.left_out[UNUSABLE] == len(rows)
+
+
 def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path: Path) -> None:
     bare = [{key: row[key] for key in ("id", "question", "answers")} for row in QUESTIONS]
     unusable = [
@@ -164,7 +174,7 @@ def test_the_users_questions_are_located_and_unusable_ones_are_counted(tmp_path:
 
 
 def test_evidence_names_the_document_of_a_question(tmp_path: Path) -> None:
-    """The gold document is the one with the evidence, even if retrieval finds one of the other part first."""
+    """The gold document is the one with the evidence, even if retrieval finds a document of the other part first."""
     quotes = [{"id": row["gold_ids"][0], "quote": DOCUMENTS[int(row["gold_ids"][0][5:])].text} for row in QUESTIONS]
     bare = [
         {"id": row["id"], "question": "When was the ferry built?", "answers": row["answers"], "evidence": [quote]}

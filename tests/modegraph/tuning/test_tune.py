@@ -324,8 +324,8 @@ def test_the_seconds_of_a_step_include_all_attempts(tmp_path: Path) -> None:
 
 
 def test_a_passage_that_answers_the_same_question_in_training_is_not_a_distractor_in_the_test(tmp_path: Path) -> None:
-    """The training part and the test part have the same question with different answers: the test question is not also asked without its gold passage,
-    and its excerpts omit the passage that answers the training question.
+    """Both parts contain the same question, with different answers: the test part does not repeat it without its gold passage,
+    and its excerpts omit the passage that answers it in the training part.
     """
     texts = [
         "The master of the ferry is Ida Corrow.",
@@ -379,7 +379,7 @@ def test_a_planned_step_is_an_update_of_four_rows(learner: Path, tmp_path: Path)
     assert pace.step_s == pytest.approx(pace.token_s * counts.tokens, rel=0.1)
 
 
-def test_trial_passages_are_cut_to_the_longest_row_also_in_scripts_without_spaces(learner: Path) -> None:
+def test_trial_passages_are_cut_to_max_length_tokens_even_in_scripts_without_spaces(learner: Path) -> None:
     documents = [mg.Document(str(n), "船", "渡し船は千九百十一年に造られた。" * 500) for n in range(5)]
     settings = TuneSettings(model=str(learner))
     tokenizer = load_tokenizer(str(learner))

@@ -37,7 +37,7 @@ def model_of(window: int | None) -> ScriptedModel:
     window=st.integers(20, 1_500),
     answer=st.integers(1, 2_000),
 )
-def test_the_fitted_prompt_has_the_best_passages_and_the_latest_turns(
+def test_the_fitted_prompt_contains_the_best_passages_and_the_latest_turns(
     passages: list[int], turns: list[int], window: int, answer: int
 ) -> None:
     whole = prompt_of(passages, turns)

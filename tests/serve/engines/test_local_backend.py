@@ -1,6 +1,7 @@
 """The server with a transformers model in its own process: whole, streamed, stopped and sampled replies; adapters by name."""
 
 import asyncio
+import json
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -86,6 +87,16 @@ def test_a_stop_string_is_not_sought_in_the_opening_of_the_reply(
         assert reply_of(running, temperature=0, stop=generated[0]) == ("<think>\n", "stop")
 
 
+def test_the_text_of_a_stop_token_is_not_streamed_even_if_the_token_is_not_special(
+    shared_isles: Path, tiny_llama: Path, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(tiny_llama, tmp_path / "model")
+    letter = AutoTokenizer.from_pretrained(folder)("q")["input_ids"][0]
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": letter}))
+    with serving(shared_isles, f"hf:{folder}", max_answer_tokens=12) as running:
+        assert reply_of(running, temperature=0, logit_bias={str(letter): 100}) == ("", "stop")
+
+
 def test_generations_that_wait_for_the_model_delay_no_other_work(tiny_llama: Path) -> None:
     model = open_hf(str(tiny_llama))
     backend = LocalBackend({"model": model})
@@ -144,7 +155,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("field", REFUSED)
-def test_fields_that_the_engine_cannot_honour_are_refused_by_name(running: Running, field: str) -> None:
+def test_the_error_for_a_field_that_the_engine_cannot_honour_names_it(running: Running, field: str) -> None:
     response = running.post("/v1/chat/completions", json={**ASK, field: REFUSED[field]})
     assert (
         response.status_code == 400
@@ -164,8 +175,10 @@ def test_tool_calls_and_tokens_outside_the_vocabulary_are_refused(running: Runni
     response = running.post("/v1/chat/completions", json={**ASK, "messages": turns, "retrieval": off})
     assert (response.status_code, response.json()["error"]["param"]) == (400, "messages.1")
     for biases in ({"a": 1}, {"99999": 1}, {"-1": 1}):
-        response = running.post("/v1/chat/completions", json={**ASK, "logit_bias": biases, "retrieval": off})
-        assert response.status_code == 400 and "logit_bias" in response.json()["error"]["message"]
+        for stream in (False, True):
+            body = {**ASK, "logit_bias": biases, "retrieval": off, "stream": stream}
+            response = running.post("/v1/chat/completions", json=body)
+            assert response.status_code == 400 and "logit_bias" in response.json()["error"]["message"]
 
 
 def test_sampling_fields_are_respected(running: Running, tiny_llama: Path) -> None:
@@ -204,8 +217,8 @@ def test_a_prompt_that_is_too_long_is_refused(running: Running) -> None:
         response = running.post("/v1/chat/completions", json={**body, "stream": stream})
         assert (response.status_code, response.json()["error"]["code"]) == (400, "prompt_too_long")
         assert "of the model's window of 512" in response.text
-    whole = running.post("/v1/chat/completions", json={**body, "retrieval": {"enabled": False}})
-    assert whole.status_code == 400 and "fewer than its context window of 512" in whole.text
+        whole = running.post("/v1/chat/completions", json={**body, "stream": stream, "retrieval": {"enabled": False}})
+        assert whole.status_code == 400 and "fewer than its context window of 512" in whole.text
 
 
 def test_a_responses_request_without_file_search_is_refused(running: Running) -> None:

@@ -1,4 +1,4 @@
-"""A server shared by the holders of three keys, with two collections and two access labels, for tests that no key reveals documents hidden from its holder."""
+"""A server with two collections and two access labels, shared by the holders of three keys; tests check that no key reveals hidden documents."""
 
 import os
 from collections.abc import Callable, Iterator

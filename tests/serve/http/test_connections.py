@@ -1,7 +1,8 @@
 """Idle connections: the server closes them after a time limit, and until then they do not block other clients."""
 
-import resource
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 import httpx2
 import pytest
 
-from serve.app import connections_that_fit
+from tests.places import ROOT
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running
 
@@ -112,10 +113,17 @@ def test_a_connection_stays_open_between_requests_and_during_a_slow_answer(stack
     assert len(addresses) == 1
 
 
-def test_the_limit_on_connections_is_below_the_limit_on_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 800), hard))
-        assert connections_that_fit(10_000) < min(soft, 800) and connections_that_fit(60) == 60
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+PRINT_CONNECTIONS = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 800))
+from serve.app import connections_that_fit
+for requested in (60, 10_000):
+    print(connections_that_fit(requested), *resource.getrlimit(resource.RLIMIT_NOFILE))
+"""
+
+
+def test_the_soft_limit_on_open_files_is_raised_and_the_hard_limit_limits_connections() -> None:
+    command = [sys.executable, "-P", "-c", PRINT_CONNECTIONS]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["60 316 800", "544 800 800"]
+    assert "at most 544 connections, not 10000: the limit on open files is 800" in done.stderr

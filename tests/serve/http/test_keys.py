@@ -105,7 +105,13 @@ def test_a_key_file_contains_only_hashes_and_is_private_to_its_owner(tmp_path: P
     [
         (["--scope", "everything"], "scopes"),
         (["--rate", "60", "--where", "team"], "where"),
-        (["--expires", "tomorrow"], "expires"),
+        (["--expires", "tomorrow"], "--expires 'tomorrow'. Expected a date in the future, such as 2"),
+        (
+            ["--expires", "2099-01-31 18:00"],
+            "'2099-01-31 18:00'. .* or a time and its zone, such as 2027-01-31T18:00:00Z",
+        ),
+        (["--expires", "2099-01-31T18:00:00"], "'2099-01-31T18:00:00'. .* its zone"),
+        (["--expires", "2020-01-31"], "'2020-01-31'. Expected a date in the future"),
         (["--scope", "write", "--where", "team=sales"], "limited only by source"),
         (["--scope", "write", "--where", "source!=hr/*"], "limited only by source"),
     ],
@@ -191,7 +197,7 @@ def test_with_a_damaged_key_file_only_the_operator_has_access(
 
 
 def test_a_key_file_that_is_repaired_without_a_new_modification_time_is_read_again(tmp_path: Path) -> None:
-    """As `chmod`, or restoring a copy with `cp -p`, repairs it."""
+    """`chmod`, or restoring a copy with `cp -p`, repairs a file in this way."""
     file = tmp_path / "keys.json"
     key = new_key(file)
     ring, whole = KeyRing(file), file.read_text()
@@ -224,9 +230,9 @@ def test_a_key_is_invalid_after_its_expiry_time(tmp_path: Path) -> None:
     ring = KeyRing(file)
     assert ring.find(texts[0]) is None and ring.find(texts[1]) == stored[1]
     assert stored[1].is_expired(now + timedelta(hours=1)) and not stored[1].is_expired(now + timedelta(minutes=59))
-    assert new_key(tmp_path / "other.json", "--expires", "2027-01-31") and "2027-01-31 00:00 UTC" in run_keys(
-        "list", tmp_path / "other.json"
-    )
+    for date, shown in (("2099-01-31", "2099-01-31 00:00 UTC"), ("2099-01-31T18:30:00Z", "2099-01-31 18:30 UTC")):
+        other = tmp_path / f"{date}.json"
+        assert new_key(other, "--expires", date) and shown in run_keys("list", other)
 
 
 def test_a_key_is_limited_to_its_rate(guarded_server: GuardedServer) -> None:
@@ -255,7 +261,7 @@ def test_metrics_and_log_contain_the_name_of_the_key_but_not_the_key(
     assert "key sales" in caplog.text and key not in caplog.text and key not in metrics
 
 
-def test_the_audit_log_has_every_attempt_to_write(guarded_server: GuardedServer, tmp_path: Path) -> None:
+def test_the_audit_log_records_every_attempt_to_write(guarded_server: GuardedServer, tmp_path: Path) -> None:
     writer = new_key(guarded_server.file, "--scope", "read", "--scope", "write", "--where", "source=notes/*")
     assert guarded_server.status(writer, "/v1/documents", documents=[NEW_DOCUMENT]) == 200
     assert guarded_server.status(writer, "/v1/documents", documents=[{**NEW_DOCUMENT, "source": "tarn"}]) == 403

@@ -1,4 +1,4 @@
-"""A running server when its engine fails, clients disconnect, the index changes or the process is stopped."""
+"""How a running server behaves when its engine fails, clients disconnect, the index changes or the process is stopped."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Far more requests than the server accepts: all are answered or refused; if MODEGRAPH_TIMES is set, also in time (answered) and immediately (refused)."""
+"""Far more requests than the server accepts: all are answered or refused. If MODEGRAPH_TIMES is set, answers must be in time, and refusals immediate."""
 
 import json
 import os

@@ -66,7 +66,7 @@ def test_a_task_of_open_webui_triggers_no_search(pipe_module: ModuleType, stack:
     assert upstream.requests[0]["messages"] == REQUEST["messages"]
 
 
-def test_models_are_listed_and_a_wrong_key_raises_the_message_of_the_server(
+def test_models_are_listed_and_a_wrong_key_raises_an_error_with_the_servers_message(
     pipe_module: ModuleType, stack: Stack
 ) -> None:
     running, _ = stack("1911 [1]", api_key="k", adapters=("ms",))
@@ -78,7 +78,7 @@ def test_models_are_listed_and_a_wrong_key_raises_the_message_of_the_server(
         run(pipe_module, running.url, "other")
 
 
-def test_a_server_without_a_visible_collection_and_an_answer_that_is_not_json_raise_a_message(
+def test_a_server_without_a_visible_collection_and_an_answer_that_is_not_json_raise_clear_errors(
     pipe_module: ModuleType,
 ) -> None:
     with chat_server(lambda body, number: "") as empty, pytest.raises(RuntimeError, match="shows no collection"):

@@ -34,6 +34,17 @@ def test_an_address_that_other_machines_can_reach_needs_a_key(host: str) -> None
         parse_settings(ServerSettings, {"host": host, "api_key": " "}, "serve")
 
 
+def test_the_final_newline_of_a_key_is_ignored_and_a_key_that_no_header_can_contain_is_refused(
+    shared_isles: Path,
+) -> None:
+    with serving(shared_isles, None, api_key=f"{KEY}\n") as running:
+        assert running.get("/v1/models", headers={"X-Api-Key": KEY}).status_code == 200
+    for key in ("schlüssel", "a\nb"):
+        with pytest.raises(UserError, match="printable ASCII") as refusal:
+            parse_settings(ServerSettings, {"api_key": key}, "serve")
+        assert key not in str(refusal.value)
+
+
 def test_if_a_key_is_set_all_routes_except_health_and_ready_require_it(
     stack: Stack, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -51,7 +62,9 @@ def test_if_a_key_is_set_all_routes_except_health_and_ready_require_it(
         for bad in ("", "wrong", "ü", KEY[:-1], f"{KEY}s", f"Bearer {KEY}"):
             assert running.get(path, headers={"X-Api-Key": bad.encode()}).status_code == 401, (path, bad)
         both = {"Authorization": "Bearer wrong", "X-Api-Key": KEY}
-        assert running.get(path, headers=both).status_code == 401, "Authorization takes precedence if both are sent"
+        assert running.get(path, headers=both).status_code == 401, (
+            "Authorization should take precedence if both are sent"
+        )
         assert running.get(path, headers={"X-Api-Key": KEY}).status_code != 401, path
     assert running.post("/v1/chat/completions", json=ASK).status_code == 401 and upstream.requests == []
     assert running.get("/health").status_code == running.get("/ready").status_code == 200

@@ -94,7 +94,7 @@ def test_the_generation_matches_the_open_index_if_a_document_is_added_while_it_i
     assert (live_index.current.number, len(live_index.current.index.sources())) == (2, len(ISLES) + 1)
 
 
-def test_a_fresh_index_has_the_document_that_a_writer_adds_while_it_is_opened(
+def test_a_fresh_index_contains_a_document_added_while_the_index_is_opened(
     isles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add_a_document_after_the_first_opening(isles, monkeypatch)

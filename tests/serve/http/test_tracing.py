@@ -31,7 +31,7 @@ def only_span(spans: list[Span]) -> Span:
 
 
 def send_chats(index: Path, collector: Collector, *bodies: dict) -> Collector:  # type: ignore[type-arg]
-    """Send chat requests to a server that reports to `collector`, which has every span once the server has stopped."""
+    """Send chat requests to a server that reports to `collector`, which has received every span once the server has stopped."""
     with (
         chat_server(lambda body, number: "So [1].") as upstream,
         serving(index, f"openai:tiny@{upstream.url}", otlp_endpoint=collector.url) as running,
@@ -77,6 +77,19 @@ def test_a_request_its_retrieval_and_its_generation_are_spans(shared_isles: Path
     assert {each.key: each.value.string_value for each in resource.attributes}["service.name"] == "modegraph"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_generation_that_the_engine_refuses_is_a_failed_span(shared_isles: Path, stream: bool) -> None:
+    with run_collector() as collector:
+        with (
+            chat_server(lambda body, number: (400, "{}")) as upstream,
+            serving(shared_isles, f"openai:tiny@{upstream.url}", otlp_endpoint=collector.url) as running,
+        ):
+            assert running.post("/v1/chat/completions", json={**ASK, "stream": stream}).status_code == 400
+        generate = only_span(collector.spans_named("generate"))
+    assert attributes_of(generate) == {"gen_ai.request.model": "tiny", "error.type": "refused_by_model"}
+    assert generate.status.code == Status.STATUS_CODE_ERROR
+
+
 def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
     with run_collector() as collector:
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url + "/") as running:
@@ -93,7 +106,7 @@ def test_the_trace_of_the_caller_is_continued(shared_isles: Path) -> None:
 
 
 def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
-    """Nor do spans contain the query of a URL, the name of a document, or the message of an expected or unexpected error."""
+    """Spans also lack the query of a URL, the name of a document, and the message of any error, expected or not."""
     headers = {"Authorization": f"Bearer {KEY}", "User-Agent": "zebra-word", "X-Extra": "zebra-word"}
     with run_collector() as collector:
         with (
@@ -117,7 +130,7 @@ def test_spans_contain_no_text_and_no_key(shared_isles: Path) -> None:
     )
     assert attributes_of(failed)["error.type"] == "RuntimeError" and failed.status.message == ""
     assert only_span(collector.spans_named("POST /v1/retrieve")).status.code == Status.STATUS_CODE_ERROR
-    assert len(collector.spans_named("GET /v1/documents/{source:path}")) == 1
+    assert len(collector.spans_named("GET /v1/documents/{source:any_path}")) == 1
     passages = running.services.collections.live["index"].current.index.data.passage_texts
     for text in (KEY, "zebra-word", "Lantern", *passages):
         assert text.encode() not in sent_bytes
@@ -130,13 +143,13 @@ def _break_search(running: Running) -> None:
     running.services.retriever._find = failing_find  # type: ignore[method-assign, assignment]
 
 
-def test_health_readiness_and_metrics_requests_are_left_out(shared_isles: Path) -> None:
+def test_health_readiness_and_metrics_requests_are_not_traced(shared_isles: Path) -> None:
     with run_collector() as collector:
         with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1", otlp_endpoint=collector.url) as running:
             for path in ("/health", "/ready", "/metrics", "/health?x=1", "/v1/documents/a/health", "/v1/graph/layers"):
                 running.get(path)
         routes = sorted(attributes_of(span)["http.route"] for span in collector.spans)
-    assert routes == ["/v1/documents/{source:path}", "/v1/graph/layers"]
+    assert routes == ["/v1/documents/{source:any_path}", "/v1/graph/layers"]
 
 
 def test_without_an_endpoint_setting_nothing_is_sent_or_imported(

@@ -119,7 +119,10 @@ def test_unsupported_sentences_are_marked_as_in_chat_completions(running: Runnin
 
 def test_a_search_finds_as_many_passages_as_the_servers_settings_say_unless_k_is_given(shared_isles: Path) -> None:
     async def session(client: Client) -> list[int]:
-        return [len((await call_tool(client, "search", query=QUESTION, **k))["results"]) for k in ({}, {"k": 1})]
+        return [
+            len((await call_tool(client, "search", query=QUESTION, **k))["results"])
+            for k in ({"where": None}, {"k": 1})
+        ]
 
     with serving(shared_isles, None, top_k=2) as running:
         assert with_client(running, "legacy", session) == [2, 1]
@@ -169,7 +172,7 @@ def test_errors_of_tools_are_counted_like_those_of_other_routes(
 
     with serving(shared_isles, "openai:tiny@http://127.0.0.1:9/v1") as running:
         gone, stopped, failed = with_client(running, "legacy", session)
-        assert "does not answer" in gone and "nothing was written" in stopped and "the cause is in its log" in failed
+        assert "does not answer" in gone and "database of the index" in stopped and "the cause is in its log" in failed
         kinds = ("model_unavailable", "store_unavailable", "internal_error")
         assert [running.metric(f'modegraph_errors_total{{kind="{kind}"}}') for kind in kinds] == [1, 1, 1]
 
@@ -223,10 +226,12 @@ def test_resources_are_listed_in_full_pages_across_collections(tmp_path: Path) -
 def test_a_document_is_added_and_found(running: Running, mode: str) -> None:
     async def session(client: Client) -> None:
         source = f"gull-{mode}"
-        new = {"source": source, "title": "Gull Rock", "text": "Gull Rock is a lighthouse.", "metadata": {"year": 1990}}
+        new = {"source": source, "title": "Gull Rock", "text": "Gull Rock is a lighthouse.", "collection": ""}
+        new["metadata"] = {"year": 1990, "page_starts": [0, 9]}
         assert await call_tool(client, "add_document", **new) == {"source": source, "written": 1}
         assert await call_tool(client, "add_document", **new) == {"source": source, "written": 0}
-        found = await call_tool(client, "search", query="Gull Rock lighthouse", where=[f"source={source}"])
+        where = [f"source={source}"]
+        found = await call_tool(client, "search", query="Gull Rock lighthouse", where=where, collection="", mode=None)
         assert [each["text"] for each in found["results"]] == ["Gull Rock is a lighthouse."]
         assert (await call_tool(client, "fetch", id=source))["metadata"] == {"year": 1990}
 
@@ -243,7 +248,7 @@ def test_without_a_model_there_is_no_ask_tool_and_without_permission_no_add_tool
         assert with_client(running, "2026-07-28", names) == ["search", "fetch", "explain"]
 
 
-def test_mcp_has_the_same_key_and_limits_as_other_routes(stack: Stack) -> None:
+def test_mcp_requires_the_key_and_applies_the_limits_of_other_routes(stack: Stack) -> None:
     running, _ = stack(api_key="k", max_body_bytes=2048)
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     accepts = {"Accept": "application/json, text/event-stream"}

@@ -65,7 +65,7 @@ class HeldRequests:
         self._page.wait_for_timeout(100)
 
     def wait_for(self, count: int) -> None:
-        """Wait until the page has sent so many requests."""
+        """Wait until the page has sent `count` requests."""
         for _ in range(1000):
             if len(self._routes) >= count:
                 return
@@ -73,7 +73,7 @@ class HeldRequests:
         raise AssertionError(f"the page should send {count} requests for {self._pattern}, not {len(self._routes)}")
 
     def end(self) -> None:
-        """Hold back no further requests; those not answered yet are answered."""
+        """Hold back no further requests; the server answers the pending ones."""
         self._page.unroute(self._pattern)
 
 

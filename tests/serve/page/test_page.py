@@ -531,7 +531,7 @@ def test_layers_entities_and_documents_can_be_browsed(server: Running, visit: Vi
     lists.wait_for(2)
     for place in (0, 2):
         lists.answer(place)
-    assert page.inner_text("#shelf") == "Loading…", "the list should be that of the second click"
+    assert page.inner_text("#shelf") == "Loading…", "the list of the first click should not be shown"
     lists.end()
     page.wait_for_selector("#shelf li")
     loads = HeldRequests(page, "**/v1/graph/neighbourhood*")
@@ -556,7 +556,7 @@ def test_a_failed_request_of_a_view_is_announced(server: Running, visit: Visits,
     session.problems.clear()  # Chromium logs the expected failures.
 
 
-def test_a_server_with_a_key_asks_for_it(server_with_key: Running, visit: Visits) -> None:
+def test_the_page_asks_for_a_key_and_stores_it_only_for_the_session(server_with_key: Running, visit: Visits) -> None:
     session = visit(server_with_key)
     page = session.page
     page.wait_for_selector("#key-dialog[open]")

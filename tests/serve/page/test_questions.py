@@ -190,7 +190,7 @@ def test_nothing_is_lost_on_reload_and_nothing_is_sent(view: PageSession, guilds
     other.wait_for_selector("text=To review (8)")
     other.click("text=Discard >> nth=0")
     page.wait_for_selector("text=To review (7)")
-    assert not page.is_visible("text=Undo"), "it would undo what the other tab has done"
+    assert not page.is_visible("text=Undo"), "Undo would revert a change made in the other tab"
 
 
 def test_a_discarded_proposal_returns_only_by_undo(view: PageSession, guilds: Running) -> None:
@@ -286,7 +286,7 @@ BAD_FILES: list[tuple[Sequence[object], str]] = [
     ([{"id": "a", "question": "Who?", "answers": "Ada"}], "Line 1: answers is not a list"),
     ([{"id": "a", "question": "Who?", "answers": [], "gold_ids": [1]}], "Line 1: gold_ids is not a list"),
     ([{"id": "a", "question": "Who?", "evidence": [{"id": "x"}]}], "Line 1: evidence is not a list"),
-    ([""], "The file has no questions"),
+    ([""], "The file contains no questions"),
 ]
 
 

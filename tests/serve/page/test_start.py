@@ -60,19 +60,19 @@ def test_a_model_that_answers_later_is_noticed(server: Running, visit: Visits) -
     session = visit(server)
     page = session.page
     page.clock.install()
-    asked: list[Any] = []
+    checks: list[Any] = []
     state = {**server.get("/ready").json(), "writable": True, "error": {"message": "no model yet"}}
-    page.route("**/ready", lambda route: asked.append(route) or route.fulfill(status=503, json=state))
+    page.route("**/ready", lambda route: checks.append(route) or route.fulfill(status=503, json=state))
     page.reload()
     page.wait_for_selector("#status:has-text('The model does not answer; search works')")
     page.wait_for_selector("#start >> text=Drop files or folders anywhere on this page")
     page.evaluate("for (let n = 0; n < 5; n += 1) dispatchEvent(new CustomEvent('collection-changed'))")
-    while len(asked) < 6:
+    while len(checks) < 6:
         page.wait_for_timeout(10)
     page.wait_for_timeout(200)
     page.clock.run_for(6_000)
     page.wait_for_timeout(200)
-    assert len(asked) == 7, "only one request should be repeated"
+    assert len(checks) == 7, "only one request should be repeated"
     page.unroute("**/ready")
     page.clock.run_for(6_000)
     page.wait_for_selector("#status:has-text('passages')")

@@ -208,12 +208,13 @@ def test_a_card_states_k_both_betas_the_answer_form_and_the_loss(run: Path) -> N
     assert "β_π β_r" not in model_card(read_run(run), adapter=True)
     assert "form `###Reason: … ###Answer: …`." in card
     assert "form `answer [n]`: a short" in model_card(replace(record, answer_form="cited"), adapter=True)
+    assert "Answers have the form" not in model_card(replace(record, answer_form=None), adapter=True)
     by_rloo = model_card(replace(record, stage="dpo", settings={**record.settings, "loss": "rloo"}), adapter=True)
     assert "# Preference optimisation with the loss rloo\n" in by_rloo and "Direct preference" not in by_rloo
 
 
 def test_an_exported_adapter_gives_the_logits_of_the_run(run: Path, base: Path, tmp_path: Path) -> None:
-    """It is loaded onto its base."""
+    """The exported adapter is loaded onto its base."""
     from peft import PeftModel
 
     export_adapter(run, tmp_path / "adapter", "owner/small-model")

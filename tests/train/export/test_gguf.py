@@ -151,7 +151,7 @@ def test_a_file_of_another_family_read_back_matches_the_model(
         ),
     ],
 )
-def test_an_unsupported_architecture_is_refused_by_name(config: Any, found: str) -> None:
+def test_the_error_for_an_unsupported_architecture_names_it(config: Any, found: str) -> None:
     with pytest.raises(UserError, match=rf"{found}.*LlamaForCausalLM, Qwen2ForCausalLM.*--merge"):
         check_architecture(config.architectures[0], config)
 

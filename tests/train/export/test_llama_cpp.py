@@ -5,6 +5,7 @@ represent are refused.
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from train.export.gguf_export import FileGaps, GgufExport, compare, export_gguf,
 from train.export.server import Reply
 from train.model.load import load_model, load_policy, load_tokenizer
 from train.model.logps import tokenize_row
-from train.run.record import read_run
+from train.run.record import read_run, write_run
 
 MAX_F16_GAP_NATS = 0.01
 
@@ -90,6 +91,20 @@ def test_prompts_with_a_thinking_block_equal_those_of_training(
     run = random_adapter(str(tmp_path / "base"), data, tmp_path / "run", size=0.1)
     assert "<think>" in prompt_text(load_tokenizer(str(run)), [Message("user", "Who?")])
     assert_faithful(export_gguf(run, tmp_path / "out", "f16"), MAX_F16_GAP_NATS)
+
+
+def test_the_system_prompt_is_that_of_training_or_none(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gguf_export, "is_installed", lambda: False)
+    shutil.copytree(run, tmp_path / "chat")
+    write_run(tmp_path / "chat", replace(read_run(run), answer_form=None))
+    for source, has_prompt in ((run, True), (tmp_path / "chat", False)):
+        out = tmp_path / f"{source.name}-gguf"
+        export_gguf(source, out, "f16")
+        assert ("SYSTEM" in (out / "Modelfile").read_text(encoding="utf-8")) == has_prompt
+        card = (out / "README.md").read_text(encoding="utf-8")
+        assert ("system prompt" in card) == has_prompt and "LM Studio" in card
 
 
 def adapter_gaps(run: Path, place: Path) -> FileGaps:
@@ -221,7 +236,7 @@ def test_without_llama_cpp_the_file_is_written_and_not_opened(
     assert "pip install 'modegraph[cpu]'" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 
 
-def test_without_log_probabilities_the_export_says_that_it_was_not_compared(
+def test_without_log_probabilities_the_card_states_that_the_file_was_not_compared(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gguf_export, "is_installed", lambda: True)

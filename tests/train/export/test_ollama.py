@@ -79,6 +79,7 @@ def test_a_modelfile_contains_the_template_and_the_parameters(base: Path) -> Non
     assert "num_ctx 8192" in modelfile("m.gguf", load_tokenizer(str(base)), 131072, "reasoned")[0]
     cited, _ = modelfile("m.gguf", load_tokenizer(str(base)), 256, "cited")
     assert f'SYSTEM """{answer_messages("?", (), "cited")[0].content}"""\n' in cited
+    assert "SYSTEM" not in modelfile("m.gguf", load_tokenizer(str(base)), 256, None)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Loading whole models and adapters, and each way in which one can be missing."""
+"""Loading whole models and adapters, and the errors for those that are missing or unusable."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def test_a_whole_model_is_loaded_in_evaluation_mode_with_a_pad_token(base: Path)
 
 
 @torch.no_grad()
-def test_an_adapter_is_loaded_onto_its_base_and_changes_it(base: Path, adapter: Path) -> None:
+def test_an_adapter_is_loaded_onto_its_base_and_changes_its_logits(base: Path, adapter: Path) -> None:
     ids = torch.tensor([[5, 6, 7]])
     model, _ = load_policy(str(adapter))
     plain, _ = load_policy(str(base))

@@ -138,7 +138,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "CHUNK_TOKENS", 9)
 
 
-def test_chunks_hold_whole_responses_and_mask_them_from_each_other() -> None:
+def test_chunks_contain_whole_responses_and_mask_them_from_each_other() -> None:
     place = group_span(2, 10, 3, [4, 5, 2, 12, 1])
     assert (place.row, place.start, place.end) == (2, 10, 13)
     assert [(chunk.start, chunk.end) for chunk in place.chunks] == [(13, 22), (22, 24), (24, 36), (36, 37)]
@@ -246,10 +246,10 @@ SIZES = st.lists(
 
 
 @given(SIZES, st.integers(1, 40))
-def test_packing_keeps_every_group_once_within_the_budget(
+def test_every_group_is_packed_once_and_rows_stay_within_the_budget(
     sizes: list[tuple[int, list[int]]], budget_tokens: int
 ) -> None:
-    """As first fit promises, no two rows would have fitted into one."""
+    """Only a group that alone exceeds the budget has a longer row; as first fit promises, no two rows would have fitted into one."""
     groups = groups_of(sizes)
     rows = first_fit(groups, budget_tokens)
     assert rows == first_fit(groups, budget_tokens)
@@ -361,7 +361,7 @@ def test_models_with_full_attention_can_be_packed(name: str) -> None:
     assert packing_problem(model.bfloat16().eval()) == "" and not model.training
 
 
-def test_a_sliding_window_is_refused_unless_it_holds_the_longest_row() -> None:
+def test_a_sliding_window_is_refused_unless_the_longest_row_fits_into_it() -> None:
     window = MistralForCausalLM(MistralConfig(**SHAPE, sliding_window=16))
     assert packing_problem(window) == packing_problem(window, 17) == "its attention has a sliding window of 16 tokens"
     assert packing_problem(window, 16) == ""

@@ -10,7 +10,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForCausalLM, BertConfig, CamembertConfig, CTRLConfig, GPT2Config
+from transformers import AutoModelForCausalLM, BertConfig, CamembertConfig, CTRLConfig, GPT2Config, T5Config
 
 from graph.errors import UserError
 from tests.train.model.architectures import tiny_model
@@ -129,6 +129,12 @@ def test_the_head_of_a_reward_model_is_found_by_any_name(
     config.save_pretrained(tmp_path)
     shape = shape_of(settings_of(tmp_path, lora=lora), "score")
     assert shape.head == 32 and shape.head_is_trainable
+
+
+def test_a_model_that_is_not_a_causal_language_model_has_no_plan(tmp_path: Path) -> None:
+    T5Config(num_layers=1, num_heads=2, d_model=32, vocab_size=300).save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"no usable configuration \(Unrecognized configuration class.*T5Config"):
+        shape_of(settings_of(tmp_path))
 
 
 @pytest.mark.parametrize("model_type", ["mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"])

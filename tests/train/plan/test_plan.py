@@ -16,6 +16,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Trainer, TrainingArguments
 
 import train.preference.preference as preference_training
+import train.preference.trainer as preference_trainer
+import train.sft as sft_training
 from graph.errors import UserError
 from tests.commands import run
 from tests.places import ROOT
@@ -55,13 +57,14 @@ def settings_of(case: str, base: Path, data: Path, scored_data: Path, output: Pa
 
 @pytest.fixture
 def token_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
-    """Tokens that reach a model's embeddings, without padding, counted for each phase; trial steps are not counted."""
+    """Tokens that reach a model's embeddings, without padding, counted for each phase, and the calls of each phase; trial steps are not counted."""
     counts_by_phase: Counter[str] = Counter()
     phase = [""]
 
     def within(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **named: Any) -> Any:
             phase[0] = name
+            counts_by_phase[f"calls: {name}"] += 1
             try:
                 return function(*arguments, **named)
             finally:
@@ -72,6 +75,8 @@ def token_counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
     monkeypatch.setattr(Trainer, "training_step", within("training", Trainer.training_step))
     monkeypatch.setattr(Trainer, "evaluate", within("dev", Trainer.evaluate))
     monkeypatch.setattr(preference_training, "group_logps", within("reference", preference_training.group_logps))
+    monkeypatch.setattr(sft_training, "reading_figures", within("answers", sft_training.reading_figures))
+    monkeypatch.setattr(preference_trainer, "greedy_answers", within("answers", preference_trainer.greedy_answers))
 
     def count_tokens(module: Any, inputs: Any) -> None:
         if phase[0] and isinstance(module, torch.nn.Embedding):
@@ -101,6 +106,37 @@ def test_the_counts_equal_those_of_the_run(
         case in ("ms", "ms scored", "ms scored, groups of 2", "dpo adapter", "sft", "sft, refusals anchored")
     )
     assert plan.hours is plan.calibration is plan.memory.total is None
+
+
+@pytest.mark.parametrize(
+    ("case", "changes", "passes", "answers"), [("sft", {"eval_steps": 2}, 4, 4), ("ms", {"sample_steps": 2}, 1, 3)]
+)
+def test_evaluations_during_training_are_counted_and_their_answers_timed(
+    case: str,
+    changes: dict[str, Any],
+    passes: int,
+    answers: int,
+    base: Path,
+    data: Path,
+    scored_data: Path,
+    tmp_path: Path,
+    token_counts: Counter[str],
+) -> None:
+    once = settings_of(case, base, data, scored_data, tmp_path / "run")
+    settings = once.model_copy(update={"gradient_accumulation": 1, **changes})
+    plan = plan_training(settings, Launch(), steps=1)
+    token_counts.clear()
+    CASES[case][1](settings)
+    assert plan.counts.dev_tokens == token_counts["dev"]
+    assert plan.counts.answer_sets == token_counts["calls: answers"] == answers
+    only_once = plan_training(once, Launch(), steps=0)
+    assert plan.counts.dev_tokens == passes * only_once.counts.dev_tokens
+    assert plan.flops.dev == pytest.approx(passes * only_once.flops.dev)
+    assert plan.calibration is not None and plan.hours is not None and plan.calibration.answer_seconds > 0
+    without = replace(plan.calibration, answer_seconds=0.0)
+    for launch in (Launch(), Launch(4)):
+        more = hours_of(plan.counts, plan.flops, launch, replace(without, answer_seconds=36.0))
+        assert more - hours_of(plan.counts, plan.flops, launch, without) == pytest.approx(answers / 100)
 
 
 @pytest.mark.parametrize("in_one_row", [True, False])
@@ -261,6 +297,20 @@ def test_the_stage_comes_from_the_file_or_from_the_option(config: Path, tmp_path
     assert isinstance(trees, UserError) and "settings of `train selector`" in str(trees)
 
 
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [({"loss": "rloo"}, "loss: rloo with pairs"), ({"label_smoothing": 0.1, **SCORED}, "0.1 with K scored responses")],
+)
+def test_a_loss_that_does_not_suit_the_rows_has_no_plan(
+    changes: dict[str, Any], found: str, base: Path, data: Path, scored_data: Path, tmp_path: Path
+) -> None:
+    rows = scored_data if "rewards" in changes else data
+    settings = DpoSettings(model=str(base), data=str(rows), output=str(tmp_path / "run"), **changes)
+    for refused in (lambda: plan_training(settings, Launch(), steps=0), lambda: train_once(settings)):
+        with pytest.raises(UserError, match=found):
+            refused()
+
+
 def test_a_run_that_would_be_refused_has_no_plan(config: Path) -> None:
     problem = run("plan", "train", config, "--set", "max_length_tokens=20").exception
     assert isinstance(problem, UserError) and "longer than max_length_tokens = 20" in str(problem)
@@ -278,7 +328,7 @@ def test_a_documents_folder_called_train_is_planned_as_documents(
     assert result.exit_code == 0 and result.stdout.startswith("my-index: 1 new")
 
 
-def test_json_holds_finite_numbers(config: Path) -> None:
+def test_the_json_of_a_plan_has_all_its_fields_and_only_finite_numbers(config: Path) -> None:
     def numbers(value: Any) -> list[float]:
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         own = [float(value)] if isinstance(value, int | float) else []

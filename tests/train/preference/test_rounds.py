@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from data_synth.responses.responses import usable_texts
@@ -24,9 +25,11 @@ from tests.fakes import ScriptedModel
 from tests.places import ROOT
 from tests.train.world import response_row
 from train.model.load import load_policy, load_tokenizer
+from train.model.packing import plain_logps
 from train.preference.groups import scored_groups
 from train.preference.preference import train_once
 from train.preference.rounds import (
+    change_refusals,
     choose_prompts,
     lacks_answer,
     respond,
@@ -34,7 +37,7 @@ from train.preference.rounds import (
     usable_prompts,
     with_rewards,
 )
-from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses
+from train.run.data import Prompt, prompt_from_json, read_prompts, read_responses, rows_fingerprint
 from train.run.record import read_run
 from train.run.settings import DpoSettings, LoraSettings, MsSettings, RoundsSettings, SftSettings
 from train.sft import train_sft
@@ -277,24 +280,35 @@ def test_an_answer_of_several_lines_is_rewarded_as_sampled() -> None:
     assert with_rewards(prompt, responses).rewards["format"] == (0.0, 0.0)
 
 
-def test_a_refusal_is_added_where_none_was_sampled() -> None:
-    """The added refusal teaches that refusing earns no reward if there is an answer; without the setting, responses stay as sampled."""
-    replies = {"Is Ida here?": ["yes [1]", "no"], "Is Tobias here?": ["no", "Not in the documents."]}
+REFUSALS = (
+    "Not in the documents.",
+    "not in the documents [1]",
+    "###Reason: No passage says so. ###Answer: not in the documents",
+)
+
+
+@pytest.mark.parametrize("refusal", REFUSALS)
+def test_a_refusal_is_added_where_none_was_sampled(refusal: str) -> None:
+    """The added refusal teaches that refusing earns no reward if there is an answer."""
+    replies = {"Is Ida here?": ["yes [1]", "no"], "Is Tobias here?": ["no", refusal]}
     model = ScriptedModel(lambda request: replies[request.messages[-1].content][request.seed % 2])
-    sampling = Sampling(8, 1.0, 9, 0, as_drawn=True)
-    (ida, tobias), (plain, _) = (
-        list(respond([prompt_from_json(row(0)), prompt_from_json(row(1))], model, sampling, refusal_responses))
-        for refusal_responses in ("added", "as_sampled")
-    )
-    assert ida.responses == (*plain.responses, NOT_FOUND) and len(plain.responses) == 8
+    prompts = [prompt_from_json(row(0)), prompt_from_json(row(1))]
+    sampled = list(respond(prompts, model, Sampling(8, 1.0, 9, 0, as_drawn=True)))
+    ida, tobias = change_refusals(prompts, sampled, "added")
+    assert ida.responses == (*sampled[0].responses, NOT_FOUND) and len(sampled[0].responses) == 8
     assert ida.rewards["correct"][-1] == ida.rewards["gold"][-1] == 0 and max(ida.rewards["correct"]) == 1
-    assert NOT_FOUND not in tobias.responses and "Not in the documents." in tobias.responses
+    assert tobias == sampled[1] and refusal in tobias.responses
+    _, without = change_refusals(prompts, sampled, "left_out")
+    assert set(without.responses) == {"no"} and set(without.rewards["correct"]) == {0}
 
 
 def test_a_round_may_leave_out_refusals_and_prompts_with_equal_rewards(
-    yes_no_model: Path, prompts: Path, tmp_path: Path
+    yes_no_model: Path, base: Path, tmp_path: Path
 ) -> None:
-    """Prompts whose passages lack the answer and responses that refuse are left out, then prompts whose other responses have equal rewards."""
+    """Prompts whose passages lack the answer and responses that refuse are left out, then prompts whose other responses have equal rewards.
+
+    The figures and the KL count every sample. The record describes the prompts at the start of the run.
+    """
     rows = [row(0), row(1), row(2), {**row(3), "answers": [], "gold_ids": []}]
     (tmp_path / "data").mkdir()
     write_jsonl(tmp_path / "data/train.jsonl", rows)
@@ -303,14 +317,28 @@ def test_a_round_may_leave_out_refusals_and_prompts_with_equal_rewards(
         "Is Tobias here?": ["not in the documents", "yes [1]"],
         "Is Hanne here?": ["no"],
     }
+    sampled: list[str] = []
 
     def reply(request: CompletionRequest) -> str:
+        (tmp_path / "data/train.jsonl").write_text("changed in the meantime")
         texts = replies[request.messages[-1].content]
-        return texts[(request.seed or 0) % len(texts)]
+        sampled.append(texts[(request.seed or 0) % len(texts)])
+        return sampled[-1]
 
+    before = rows_fingerprint(tmp_path / "data")
     changes = {"rounds": {"count": 1, "samples": 8, "refusal_responses": "left_out", "only_different": True}}
-    settings = settings_of(yes_no_model, tmp_path / "data", tmp_path / "run", **changes)
-    train_preference(settings, lambda spec, ledger: ScriptedModel(reply))
+    settings = settings_of(yes_no_model, tmp_path / "data", tmp_path / "run", reference=str(base), **changes)
+    record = train_preference(settings, lambda spec, ledger: ScriptedModel(reply))
+    assert record.data_fingerprint == before != rows_fingerprint(tmp_path / "data")
+    assert len(sampled) == 24
+    assert record.metrics["round 1 right"] == sum(text.startswith("yes") for text in sampled) / 24
+    rows_sampled = read_responses(tmp_path / "run/round-1/samples.jsonl")
+    scored = scored_groups(rows_sampled, load_tokenizer(str(base)), {"correct": 1.0}, False, None, 0)
+    groups = [group.tokenized for group in scored]
+    with torch.no_grad():
+        own, reference = (plain_logps(load_policy(str(model))[0], groups) for model in (yes_no_model, base))
+    assert len(own) == 24
+    assert record.metrics["kl_to_reference"] == pytest.approx(float((own - reference).mean()), rel=1e-4)
     (ida,) = rows_of(tmp_path / "run", 1)
     assert (
         ida.question == "Is Ida here?"

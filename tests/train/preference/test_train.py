@@ -268,6 +268,22 @@ def test_the_reference_is_the_initial_model_and_never_changes(base: Path, scored
     assert not torch.allclose(trainer.logps_of(trainer.model.eval(), groups), reference_R, atol=0.1)
 
 
+@pytest.mark.parametrize("lora", [None, LoraSettings(rank=4)])
+def test_in_bfloat16_the_policy_starts_at_its_reference(
+    lora: LoraSettings | None, base: Path, data: Path, tmp_path: Path
+) -> None:
+    """The head, whose logits are as large as those of a trained model, has the same precision in the passes of the reference and in steps."""
+    model = load_model(str(base), "float32")
+    with torch.no_grad():
+        model.lm_head.weight *= 8
+    model.save_pretrained(tmp_path / "base")
+    load_tokenizer(str(base)).save_pretrained(tmp_path / "base")
+    values = common(tmp_path / "base", data, tmp_path / "run", lora=lora, precision="bfloat16", max_steps=1)
+    train_once(DpoSettings(**values, batch_size=12))
+    (row,) = log_of(tmp_path / "run")
+    assert row["rewards/chosen"] == pytest.approx(0, abs=1e-5) == row["rewards/rejected"]
+
+
 def test_a_reference_cache_of_another_model_or_other_data_is_refused(
     base: Path, adapter: Path, data: Path, tmp_path: Path
 ) -> None:
@@ -315,7 +331,7 @@ def test_an_unsuitable_reference_is_refused(base: Path, data: Path, tmp_path: Pa
     check("its log-probabilities are not numbers")
     model.resize_token_embeddings(len(tokenizer) - 1)
     model.save_pretrained(tmp_path / "other")
-    check("model '.*other': its tokenizer has 1 tokens beyond the model's")
+    check("model '.*other': its tokenizer has tokens beyond the model's")
 
 
 def test_an_adapter_of_another_base_is_refused(base: Path, adapter: Path, data: Path, tmp_path: Path) -> None:
@@ -499,7 +515,7 @@ def test_prompts_with_different_k_have_the_same_losses_together_as_alone() -> No
     ]
     assert losses.tolist() == pytest.approx(parts)
     assert [each["rewards/accuracies"] for each in figures] == [2 / 3, 0.0], (
-        "the first prompt's two worse responses are in the wrong order; the second prompt's best is no likelier than its other"
+        "the first prompt's two worse responses are in the wrong order; the second prompt's best response is no likelier than its other one"
     )
     assert mean_figures(figures)["logps/chosen"] == pytest.approx(-1.0)
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from data_synth.rows import preference_to_json
+from graph.answer.prompt import answer_messages
 from graph.errors import UserError
+from graph.shared.jsonl import write_jsonl
 from tests.train.world import preference
 from train.model.load import load_tokenizer
 from train.model.logps import tokenize_row
-from train.run.data import Splits, check_lengths, read_preferences, read_splits
+from train.run.data import Splits, check_lengths, form_of_rows, read_preferences, read_splits
 
 
 def write_rows(file: Path, *changes: dict[str, Any]) -> Path:
@@ -103,3 +105,18 @@ def test_the_longer_side_of_a_pair_determines_its_length(base: Path) -> None:
     longer = (replace(rows[0], rejected="far " * 40),)
     with pytest.raises(UserError, match="1 of 1 rows"):
         check_lengths(Splits(longer, ()), tokenizer, short, Path())
+
+
+def test_the_answer_form_of_rows_is_that_of_the_first_prompt(tmp_path: Path) -> None:
+    cited = [vars(turn) for turn in answer_messages("Who?", (), "cited")]
+    for row, expected in (
+        ({"prompt": cited, "completion": "Ida [1]"}, "cited"),
+        ({"messages": [*cited, {"role": "assistant", "content": "Ida [1]"}]}, "cited"),
+        ({"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Ida"}]}, None),
+        ({"conversations": [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "Ida"}]}, None),
+        ({"instruction": "Who?", "output": "Ida"}, None),
+        ({"prompt": "Who?", "completion": "Ida"}, None),
+    ):
+        write_jsonl(tmp_path / "train.jsonl", [row])
+        assert form_of_rows(tmp_path) == expected, row
+    assert form_of_rows(tmp_path / "nowhere") is None

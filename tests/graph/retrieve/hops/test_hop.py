@@ -118,7 +118,7 @@ def test_only_the_trained_hop_ranks_a_planted_gold_passage_first(tmp_path: Path,
     before = [found.item.source for found in plain.passages]
     after = [found.item.source for found in learned.passages]
     assert before.index("gold") > 0 and after[0] == "gold"
-    assert sorted(before) == sorted(after), "no passage is lost"
+    assert sorted(before) == sorted(after), "no passage should be lost"
     assert learned.paths[0][:2] == ("“Quillow is a song performed by Orsa Bell.”", "mentions “Orsa Bell”")
     scores = [found.score for found in learned.passages]
     assert scores == sorted(scores, reverse=True) and scores[0] == pytest.approx(1 / (1 + np.exp(-2)))
@@ -222,7 +222,7 @@ def test_a_broken_hop_file_is_reported(tmp_path: Path) -> None:
         find_hop(f"{tmp_path}/", "any")
 
 
-def test_selectors_of_other_kinds_leave_hops_unchanged(isles: Index, tmp_path: Path) -> None:
+def test_hops_ignores_a_light_selector_and_local_refuses_a_hop(isles: Index, tmp_path: Path) -> None:
     (tmp_path / "selector.safetensors").write_bytes(b"a light selector, for another mode")
     plain = retrieve(isles, QUESTION, RetrieveSettings(mode="hops"))
     other = retrieve(isles, QUESTION, RetrieveSettings(mode="hops", selector=f"{tmp_path}/"))

@@ -76,7 +76,7 @@ def test_a_link_to_a_title_with_question_words_has_no_mention_penalty_and_gains_
     assert raised == pytest.approx([1 + mention_loss(np.array(mentions)) + TITLE_GAIN, 1, 1, 1]) and mentions > 1
     weak = Links(to_X, np.full(4, -9, np.float32), np.zeros(4, np.int64), np.full(4, tarnia), by_title_X)
     assert np.array_equal(raise_by_titles(states, weak, QUESTION, own_P).worth_X, weak.worth_X), (
-        "links with a very low worth are not raised"
+        "links with a very low worth should not be raised"
     )
 
 

@@ -18,14 +18,14 @@ def test_words_are_found_in_passages_and_texts_in_any_form(isles: Index) -> None
     texts = [isles.data.passage_texts[row] for row in passages.tolist()]
     slow = [[form in {form_of(term) for term in terms_of(text)} for text in texts] for form in forms]
     assert words.in_passages(passages).tolist() == np.array(slow, np.float32).tolist()
-    assert 0 < words.in_passages(passages)[1].sum() < len(passages), "some passages mention a yard, but not all"
+    assert 0 < words.in_passages(passages)[1].sum() < len(passages), "some passages, but not all, should mention a yard"
     assert words.in_texts(["The founder of a yard", "played, played"]).tolist() == [
         [1, 1, 0, 0, 0, 0],
         [0, 0, 0, 0, 0, 1],
     ]
     assert words.named_W.tolist() == [False, False, False, True, False, False]
     assert words.unnamed_W[3] == 0 < words.weight_W[3]
-    assert words.weight_W.argmax() == 4, "a word that occurs in no passage has the greatest weight"
+    assert words.weight_W.argmax() == 4, "a word that occurs in no passage should have the greatest weight"
 
 
 def test_shares_of_words_equal_a_calculation_by_hand(isles: Index) -> None:

@@ -252,7 +252,9 @@ def test_contributions_come_best_first_and_their_calls_run_concurrently(guilds: 
     assert found.trace.model_calls == 1 + int(found.trace.steps[1].split()[0])
     excerpts = build_context(found, 4)
     assert [each.title for each in (excerpts[0], excerpts[-1])] == ["Found on the way"] * 2
-    assert set(excerpts[0].members) <= {guilds.data.passage_ids[row] for row in range(len(guilds.data.passage_ids))}
+    assert excerpts[0].members == found.findings[0].passage_ids and set(excerpts[0].members) <= set(
+        guilds.data.passage_ids
+    )
 
 
 def test_without_a_usable_reply_the_result_equals_that_without_a_model(guilds: Index) -> None:

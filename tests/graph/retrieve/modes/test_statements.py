@@ -258,7 +258,7 @@ def test_duplicates_do_not_shorten_a_long_list(tmp_path: Path) -> None:
 
 
 def test_with_a_condition_only_topics_of_its_documents_are_ranked(tmp_path: Path) -> None:
-    """The document's statement has a negative cosine, and TOPICS topics have statements of other documents only."""
+    """The document's statement has a negative cosine, and TOPICS topics contain only statements of other documents."""
 
     class Opposite(HashEncoder):
         def encode_queries(self, texts: Sequence[str]) -> Floats:

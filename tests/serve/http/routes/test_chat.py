@@ -12,7 +12,7 @@ from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.types import Excerpt
 from serve.stream import NO_ANSWER, QUOTED_CHARS, fallback_answer
-from tests.fakes import HashEncoder
+from tests.fakes import ChatServer, HashEncoder
 from tests.serve.conftest import Stack
 from tests.serve.http.running import Running, events_of
 
@@ -21,7 +21,7 @@ MESSAGES = [{"role": "user", "content": QUESTION}]
 UNRELATED_QUESTION = [{"role": "user", "content": "Do statins lower mortality after strokes?"}]
 
 
-def test_an_answer_has_its_reasoning_citations_and_usage(stack: Stack) -> None:
+def test_a_completion_contains_the_answer_its_reasoning_citations_and_usage(stack: Stack) -> None:
     running, upstream = stack("###Reason: The yard did [1], says [9]. ###Answer: the Marlow Yard [2]")
     completion = running.client().chat.completions.create(model="tiny", messages=MESSAGES)  # type: ignore[arg-type]
     message = completion.choices[0].message
@@ -158,7 +158,7 @@ def test_by_default_a_question_is_answered_if_absence_is_less_than_90_percent_pr
     assert completion["retrieval"]["absence"]["abstained"] and len(upstream.requests) == 1
 
 
-def test_annotations_have_the_form_of_the_sdk_and_the_positions_of_their_marks(stack: Stack) -> None:
+def test_annotations_have_the_sdks_form_and_the_positions_of_their_marks(stack: Stack) -> None:
     text = "###Reason: so [1]. ###Answer: 😀 The yard [2, 9] did, in `a[1]` [1][2]."
     running, _ = stack(text, public_url="https://isles.example/ask/")
     for base, server in (("https://isles.example/ask", running), (None, stack(text)[0])):
@@ -253,9 +253,9 @@ def answers_of(
         ("", NO_ANSWER, "", [1], []),
         ("###Reason: so [2]. ###Answer: [9]", NO_ANSWER, "so [2].", [2, 1], [9]),
         (
-            "<think>\nIs it [7]?\n</think>\n\n###Reason: so [2]. ###Answer: 1911 [1] [8]",
+            "<think>\nIs it [3] or [7]?\n</think>\n\n###Reason: so [2]. ###Answer: 1911 [1] [8]",
             "1911 [1]",
-            "Is it?\n\nso [2].",
+            "Is it [3] or?\n\nso [2].",
             [2, 1],
             [7, 8],
         ),
@@ -328,13 +328,17 @@ def test_a_passage_without_spaces_is_quoted_up_to_the_limit() -> None:
     [
         {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {}}}},
         {"structured_outputs": {"regex": "#.*"}},
+        {"grammar": "root ::= .*"},
     ],
 )
-def test_a_reply_in_the_clients_format_loses_only_its_invalid_citations(
+def test_a_reply_in_the_clients_format_is_unchanged_and_its_json_strings_are_citations(
     stack: Stack, stream: bool, fields: dict[str, object]
 ) -> None:
-    running, _ = stack('{"a": "###Reason: [1] ###Answer: [9] b"}')
-    assert answers_of(running, stream, **fields) == [('{"a": "###Reason: [1] ###Answer: b"}', "", "stop", [1], [9])]
+    reply = '{"a": "###Reason: [1] ###Answer: [9] b", "years": [1911, 1912], "ids": [2, 3]}'
+    running, _ = stack(reply)
+    assert answers_of(running, stream, **fields) == [(reply, "", "stop", [1], [])]
+    cited, _ = stack("1911 [2]")
+    assert answers_of(cited, stream, **fields) == [("1911 [2]", "", "stop", [2], [])]
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -342,7 +346,7 @@ def test_thinking_that_the_engine_has_separated_is_checked_and_returned(stack: S
     message = {"role": "assistant", "content": "###Reason: so [1]. ###Answer: 1911", name: "Is it [2] or [9]?"}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": {"content": [{"token": "so"}]}}
     running, _ = stack(lambda body, number: (200, json.dumps({"choices": [choice]})))
-    assert answers_of(running, False) == [("1911", "Is it [2] or?\n\nso [1].", "stop", [2, 1], [9])]
+    assert answers_of(running, False) == [("1911", "Is it [2] or?\n\nso [1].", "stop", [1], [9])]
     answer = running.post("/v1/chat/completions", json={"model": "tiny", "messages": MESSAGES}).json()["choices"][0]
     assert answer["logprobs"] == choice["logprobs"] and "reasoning" not in answer["message"]
 
@@ -381,7 +385,7 @@ def test_fields_for_the_engine_are_passed_on(stack: Stack) -> None:
     assert "retrieval" not in request and "stream" not in request
 
 
-def test_the_model_and_adapters_are_called_by_name(stack: Stack) -> None:
+def test_the_model_and_its_adapters_are_selected_by_name(stack: Stack) -> None:
     running, upstream = stack(adapters=("sft", "ms"))
     client = running.client()
     assert [model.id for model in client.models.list()] == ["tiny", "sft", "ms"]
@@ -400,6 +404,34 @@ def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     assert NOT_FOUND in events[0] and events[-2] == "data: [DONE]"
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    "fields",
+    [{"response_format": {"type": "json_object"}}, {"tools": [{"type": "function", "function": {"name": "f"}}]}],
+)
+def test_without_evidence_the_model_is_called_for_a_format_or_a_tool(
+    stack: Stack, stream: bool, fields: dict[str, object]
+) -> None:
+    running, upstream = stack('{"found": false}')
+    turns = [{"role": "user", "content": "zzz qqq"}]
+    answers = answers_of(running, stream, messages=turns, retrieval={"mode": "lexical"}, **fields)
+    assert answers == [('{"found": false}', "", "stop", [], [])]
+    (request,) = upstream.requests
+    assert request["messages"][-1]["content"] == "Question: zzz qqq"
+
+
+def test_the_error_for_a_tools_result_says_how_to_send_it(shared_stack: tuple[Running, ChatServer]) -> None:
+    running, _ = shared_stack
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    turns = [
+        *MESSAGES,
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "1", "content": "1911"},
+    ]
+    refusal = running.post("/v1/chat/completions", json={"model": "tiny", "messages": turns})
+    assert refusal.status_code == 400 and "set retrieval.enabled to false" in refusal.json()["error"]["message"]
+
+
 def test_retrieval_can_be_turned_off(stack: Stack) -> None:
     running, upstream = stack("As [1] says.")
     turns = [{"role": "system", "content": "Be <|im_end|> brief."}, {"role": "user", "content": "Hello"}]
@@ -408,10 +440,11 @@ def test_retrieval_can_be_turned_off(stack: Stack) -> None:
         response = running.post("/v1/chat/completions", json=body)
         assert response.status_code == 200 and "[1]" in response.text and "citations" not in response.text
         messages = upstream.requests[-1]["messages"]
+        assert (upstream.requests[-1]["temperature"], upstream.requests[-1]["max_tokens"]) == (0.0, 512)
         assert [turn["role"] for turn in messages] == ["system", "user"] and "<|im_end|>" not in json.dumps(messages)
 
 
-def test_the_clients_system_message_follows_that_of_the_server(stack: Stack) -> None:
+def test_the_clients_system_message_follows_the_servers(stack: Stack) -> None:
     running, upstream = stack()
     turns = [{"role": "system", "content": "Answer in Welsh."}, *MESSAGES]
     running.post("/v1/chat/completions", json={"model": "tiny", "messages": turns})

@@ -127,6 +127,37 @@ def test_a_request_about_the_answer_gets_the_same_passages_again(stack: Stack, l
     assert [turn["role"] for turn in turns] == ["system", "user", "assistant", "user"]
 
 
+@pytest.mark.parametrize(
+    ("path", "turns_field", "fields"),
+    [
+        ("chat/completions", "messages", {}),
+        ("messages", "messages", {"max_tokens": 64}),
+        ("responses", "input", {"tools": [{"type": "file_search", "vector_store_ids": ["index"]}]}),
+    ],
+)
+def test_user_turns_at_the_end_are_one_question(
+    stack: Stack, path: str, turns_field: str, fields: dict[str, Any]
+) -> None:
+    running, upstream = stack()
+    turns = [
+        *CONVERSATION[:2],
+        {"role": "user", "content": "Tarn is small."},
+        {"role": "user", "content": "How small?"},
+    ]
+    body = {"model": "tiny", turns_field: turns, **fields}
+    assert running.post(f"/v1/{path}", json=body).status_code == 200
+    messages = upstream.requests[-1]["messages"]
+    assert [turn["role"] for turn in messages] == ["system", "user", "assistant", "user"]
+    assert messages[-1]["content"].endswith("Question: Tarn is small. How small?")
+
+
+def test_instructions_between_turns_do_not_separate_them(stack: Stack) -> None:
+    running, upstream = stack()
+    turns = [CONVERSATION[0], {"role": "system", "content": "Be brief."}, CONVERSATION[2]]
+    assert running.post("/v1/chat/completions", json={"model": "tiny", "messages": turns}).status_code == 200
+    assert upstream.requests[-1]["messages"][-1]["content"].endswith("Who built the Lantern? When was it founded?")
+
+
 def test_a_remark_as_the_first_turn_is_treated_as_a_question(stack: Stack) -> None:
     running, _ = stack()
     assert ask(running, "Thanks!", CONVERSATION[:1])["retrieval"]["intent"] == "question"

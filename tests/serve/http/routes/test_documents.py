@@ -1,18 +1,27 @@
 """Adding and deleting documents over HTTP: a change takes effect immediately, and the name of an upload is never used as a path."""
 
+import json
 import re
+import socket
+import threading
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
+from graph.build import build
 from graph.build.build import build_index
 from graph.config import parse_settings
+from graph.errors import DiskFull
+from graph.store.arrays import save_arrays
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from modegraph.cli import open_model
 from tests.corpora import ISLES
 from tests.disks import AMPLE_BYTES, mounted_disk
 from tests.fakes import HashEncoder, chat_server
+from tests.graph.damage import flip
+from tests.processes import until
 from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import serving
 
@@ -30,11 +39,14 @@ BAD_NAMES = [
     "%252e%252e/outside.md",
     "..\\outside.md",
     "C:\\x.md",
+    "D:/x.md",
     "~root/x.md",
     "nul\0.md",
     "nul%00.md",
     "bell\x07.md",
+    "evil\u202etxt.md",
 ]
+UNUSUAL_NAMES = ["گزارش\u200cها.md", "👨\u200d👩\u200d👧.md", "so\u00adft.md", "1: intro.md", "Q: how.md"]
 
 
 def test_added_documents_are_found_and_deleted_ones_are_not(isles: Path) -> None:
@@ -129,6 +141,48 @@ def test_uploads_cannot_leave_their_folder(isles: Path, tmp_path: Path) -> None:
     assert files_except_arrays(tmp_path) - before <= {isles / "index.sqlite.seal", isles / "writer.lock"}
 
 
+def test_names_with_joiners_soft_hyphens_and_colons_are_accepted(isles: Path) -> None:
+    with serving(isles, None, writable=True) as running:
+        documents = [{"source": name, "text": f"Gull Rock, part {name}."} for name in UNUSUAL_NAMES]
+        assert running.post("/v1/documents", json={"documents": documents}).status_code == 200
+        sources = [each["source"] for each in running.get("/v1/documents").json()["documents"]]
+        assert set(UNUSUAL_NAMES) < set(sources)
+
+
+def test_an_unknown_field_is_refused_and_named(isles: Path) -> None:
+    """Otherwise a misspelt `metadata` would drop the access label that hides the document from some keys."""
+    with serving(isles, None, writable=True) as running:
+        for body, param in (
+            ({"documents": [{**NEW, "metdata": {"team": "hr"}}]}, "documents.0.metdata"),
+            ({"documents": [{**NEW, "team": "hr"}]}, "documents.0.team"),
+            ({"documents": [NEW], "replace": True}, "replace"),
+        ):
+            refusal = running.post("/v1/documents", json=body)
+            assert (refusal.status_code, refusal.json()["error"]["param"]) == (422, param), refusal.text
+        assert running.get("/v1/documents/notes/gull.md").status_code == 404
+
+
+def test_two_documents_with_the_same_name_are_refused(isles: Path) -> None:
+    files = [("files", ("a/README.md", b"One.")), ("files", ("b.md", b"Two.")), ("files", ("a/README.md", b"Three."))]
+    with serving(isles, None, writable=True) as running:
+        for refusal, name in (
+            (running.post("/v1/documents", json={"documents": [NEW, {**NEW, "text": "Other."}]}), "notes/gull.md"),
+            (running.post("/v1/documents/files", files=files), "a/README.md"),
+        ):
+            assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "repeated_source")
+            assert f"2 documents have the name {name!r}" in refusal.json()["error"]["message"]
+        assert running.get("/v1/documents").json()["total"] == len(ISLES)
+
+
+def test_a_document_whose_name_has_a_line_feed_can_be_read_and_deleted(tmp_path: Path) -> None:
+    odd = Document("notes\ngull", "", "Gull Rock is a lighthouse.")
+    build_index(tmp_path / "index", [odd, *ISLES], SETTINGS, lambda spec: HashEncoder())
+    with serving(tmp_path / "index", None, writable=True) as running:
+        assert running.get("/v1/documents/notes%0Agull").json()["source"] == "notes\ngull"
+        assert running.delete("/v1/documents/notes%0Agull").status_code == 200
+        assert running.get("/v1/documents").json()["total"] == len(ISLES)
+
+
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
@@ -172,3 +226,87 @@ def test_a_full_disk_is_reported_as_such_and_search_still_works(tmp_path: Path) 
             disk.leave_free(AMPLE_BYTES)
             assert running.post("/v1/documents", json={"documents": [NEW]}).status_code == 200
             assert running.get("/v1/documents/notes/gull.md").status_code == 200
+
+
+def outcomes(audit: Path) -> list[tuple[str, str]]:
+    """The action and the outcome in each line of an audit log."""
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    return [(line["action"], line["outcome"]) for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "code"),
+    [(DiskFull("no space", "", ""), 503, "disk_full"), (OSError("unplugged"), 500, "internal_error")],
+)
+def test_a_change_that_is_stored_but_not_in_use_is_reported_as_such_and_can_be_repeated(
+    isles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception, status: int, code: str
+) -> None:
+    """Writing the arrays fails after the rows have been written."""
+
+    def fail(*arguments: object) -> NoReturn:
+        raise fault
+
+    with serving(isles, None, writable=True, audit_log=str(tmp_path / "audit.jsonl")) as running:
+
+        def change() -> list[Any]:
+            return [running.delete("/v1/documents/tarn"), running.post("/v1/documents", json={"documents": [NEW]})]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(build, "save_arrays", fail)
+            for refusal in change():
+                assert (refusal.status_code, refusal.json()["error"]["code"]) == (status, code)
+                assert "the change is stored, but not in use yet" in refusal.json()["error"]["message"]
+            assert running.get("/v1/documents/tarn").status_code == 200
+        assert [each.status_code for each in change()] == [200, 200]
+        assert running.get("/v1/documents/tarn").status_code == 404
+        assert running.get("/v1/documents/notes/gull.md").status_code == 200
+    assert outcomes(tmp_path / "audit.jsonl") == [
+        ("delete", "stored"),
+        ("add", "stored"),
+        ("delete", "done"),
+        ("add", "done"),
+    ]
+
+
+def test_the_audit_log_records_the_outcome_of_a_change_whose_client_disconnects_while_it_is_applied(
+    isles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saving, go_on = threading.Event(), threading.Event()
+
+    def wait_and_save(*arguments: Any) -> str:
+        saving.set()
+        assert go_on.wait(60)
+        return save_arrays(*arguments)
+
+    monkeypatch.setattr(build, "save_arrays", wait_and_save)
+    body = json.dumps({"documents": [NEW]}).encode()
+    head = b"POST /v1/documents HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    audit = tmp_path / "audit.jsonl"
+    with serving(isles, None, writable=True, audit_log=str(audit)) as running:
+        with socket.create_connection(("127.0.0.1", running.port)) as client:
+            client.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            assert saving.wait(60)
+        until(lambda: running.metric("modegraph_requests_running") == 0)
+        assert outcomes(audit) == []
+        go_on.set()
+        until(lambda: outcomes(audit))
+        until(lambda: running.get("/v1/documents/notes/gull.md").status_code == 200)
+    assert outcomes(audit) == [("add", "done")]
+
+
+def test_a_damaged_file_of_the_index_is_not_reported_as_the_clients_error_and_only_the_log_names_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = SETTINGS.model_copy(update={"ann_rows": 1})
+    isles = tmp_path / "index"
+    build_index(isles, ISLES, settings, lambda spec: HashEncoder())
+    for file in (isles / "vectors").glob("*.ann"):
+        flip(file)
+    with serving(isles, None, writable=True, mode="lexical") as running:
+        flip(isles / "index.sqlite")
+        for response, code, log in (
+            (running.post("/v1/retrieve", json={"query": "Lantern", "mode": "dense"}), "damaged_file", "ANN index"),
+            (running.post("/v1/documents", json={"documents": [NEW]}), "internal_error", "index.sqlite"),
+        ):
+            assert (response.status_code, response.json()["error"]["code"]) == (500, code)
+            assert str(tmp_path) not in response.text and log in caplog.text

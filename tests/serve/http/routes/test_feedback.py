@@ -3,9 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from graph.build.build import build_index
+from graph.errors import UserError
 from graph.feedback import FEEDBACK, Correction, GivenAnswer, Preference, RightPassage, Vote, read_feedback
-from tests.fakes import chat_server
-from tests.serve.conftest import Stack
+from tests.corpora import ISLES
+from tests.disks import mounted_disk
+from tests.fakes import HashEncoder, chat_server
+from tests.serve.conftest import SETTINGS, Stack
 from tests.serve.http.running import Running, serving
 
 QUESTION = "Who built the Lantern?"
@@ -116,3 +122,27 @@ def test_feedback_requires_the_key_if_there_is_one(isles: Path) -> None:
         vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
         assert running.post("/v1/feedback", json=vote).status_code == 401 and not (isles / FEEDBACK).exists()
         assert running.post("/v1/feedback", json=vote, headers={"Authorization": "Bearer k"}).status_code == 200
+
+
+def test_feedback_on_an_index_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        index = disk.folder / "index"
+        build_index(index, ISLES, SETTINGS, lambda spec: HashEncoder())
+        disk.make_read_only()
+        refused = pytest.raises(UserError, match=r"index: not writable.*leave --feedback out")
+        with refused, serving(index, None, feedback=True):
+            pass
+        with serving(index, None) as running:
+            assert running.get("/ready").status_code == 200
+
+
+def test_a_damaged_feedback_file_is_the_servers_fault_and_only_the_log_names_it(
+    isles: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (isles / FEEDBACK).write_bytes(b"not a database" * 100)
+    vote = {**COMMON, "kind": "vote", "answer": ANSWER, "rating": "up"}
+    with serving(isles, None, feedback=True) as running:
+        for response in (running.post("/v1/feedback", json=vote), running.get("/v1/feedback/reader-0001")):
+            assert (response.status_code, response.json()["error"]["code"]) == (500, "damaged_file")
+            assert FEEDBACK not in response.text
+    assert f"{isles / FEEDBACK}: not readable" in caplog.text

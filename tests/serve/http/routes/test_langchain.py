@@ -94,8 +94,13 @@ def test_an_unsupported_field_is_refused_and_named(stack: Stack) -> None:
 def test_embeddings_equal_those_that_the_openai_client_gets(stack: Stack) -> None:
     running, _ = stack()
     encoder = OpenAIEmbeddings(
-        base_url=f"{running.url}/v1", api_key="none", model="minilm", check_embedding_ctx_length=False
+        base_url=f"{running.url}/v1",
+        api_key="none",
+        model="minilm",
+        check_embedding_ctx_length=False,
+        chunk_size=256,
     )
+    assert len(encoder.embed_documents(["Tarn"] * 257)) == 257
     vectors = encoder.embed_documents(["Tarn", "Kelp bread"])
     expected = running.client().embeddings.create(model="minilm", input=["Tarn", "Kelp bread"])
     assert vectors == [each.embedding for each in expected.data] and encoder.embed_query("Tarn") == vectors[0]

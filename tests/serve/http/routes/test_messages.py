@@ -112,9 +112,21 @@ def test_an_answer_that_cites_nothing_has_attributed_citations(stack: Stack, str
         for each in passages
         if each["start"] <= start < each["end"]
     ] == [SUPPORTING_SENTENCE]
-    for reply in ("###Reason: The yard did [1]. ###Answer: the Marlow Yard", "Florian Achterberg sold it to Zanzibar."):
+    for reply in (
+        "###Reason: None says so [1]. ###Answer: not in the documents",
+        "Florian Achterberg sold it to Zanzibar.",
+    ):
         blocks = client(stack(reply)[0]).messages.create(**request_body()).content
         assert [block.citations for block in blocks] == [None]  # type: ignore[union-attr]
+
+
+def test_an_answer_without_citations_gets_the_citations_of_its_reason(stack: Stack) -> None:
+    running, _ = stack("###Reason: The yard did [2], says [9]. ###Answer: the Marlow Yard")
+    found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][1]
+    [block] = client(running).messages.create(**request_body()).content
+    [citation] = block.citations  # type: ignore[union-attr, misc]
+    assert (block.text, citation.search_result_index) == ("the Marlow Yard", 1)  # type: ignore[union-attr]
+    assert (citation.cited_text, citation.attributed, hasattr(citation, "statement")) == (found["text"], False, False)
 
 
 def test_events_have_the_types_and_order_that_the_sdk_expects(stack: Stack) -> None:
@@ -149,6 +161,19 @@ def test_turns_made_of_blocks_are_read_as_a_conversation(stack: Stack) -> None:
     message = client(running).messages.create(**request_body(messages=[*turns, {"role": "user", "content": "Thanks!"}]))
     assert message.content[0].text == "You are welcome."  # type: ignore[union-attr]
     assert upstream.requests[0]["messages"][2]["content"] == "The Marlow Yard did."
+
+
+def test_the_text_blocks_of_a_question_and_of_instructions_are_joined_by_newlines(stack: Stack) -> None:
+    def blocks(*texts: str) -> list[dict[str, str]]:
+        return [{"type": "text", "text": text} for text in texts]
+
+    running, upstream = stack("x")
+    turns = [{"role": "user", "content": blocks("Who built", "the Lantern?")}]
+    message = client(running).messages.create(
+        **request_body(messages=turns, system=blocks("Answer in Welsh.", "Be brief."))
+    )
+    assert message.model_extra["retrieval"]["question"] == "Who built\nthe Lantern?"  # type: ignore[index]
+    assert upstream.requests[0]["messages"][0]["content"].endswith("\n\nAnswer in Welsh.\nBe brief.")
 
 
 def test_retrieval_options_are_accepted(stack: Stack) -> None:

@@ -122,6 +122,26 @@ def test_an_answer_that_cites_nothing_has_attributed_annotations(stack: Stack, s
     assert [(each.attributed, hasattr(each, "statement")) for each in own] == [(False, False)]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("reply", "fields"),
+    [
+        ("###Reason: The yard did [2], says [9]. ###Answer: the Marlow Yard", {}),
+        ('{"builder": "the Marlow Yard [2]", "ids": [1]}', {"text": {"format": {"type": "json_object"}}}),
+    ],
+)
+def test_citations_of_the_reason_or_in_json_are_annotations_at_the_end(
+    stack: Stack, stream: bool, reply: str, fields: dict[str, Any]
+) -> None:
+    running, _ = stack(reply)
+    response = list(ask(running, stream=True, **fields))[-1].response if stream else ask(running, **fields)
+    [note] = response.output[-1].content[0].annotations
+    found = running.post("/v1/retrieve", json={"query": QUESTION}).json()["passages"][1]
+    assert response.output_text == reply.rpartition("###Answer: ")[2]
+    assert (note.index, note.end_index) == (len(response.output_text), len(response.output_text))
+    assert (note.text, note.attributed, hasattr(note, "statement")) == (found["text"], False, False)
+
+
 def test_the_sdk_assembles_the_answer_from_a_stream(stack: Stack) -> None:
     running, _ = stack(REPLY)
     with running.client().responses.stream(model="tiny", input=QUESTION, tools=SEARCH) as stream:  # type: ignore[arg-type]
@@ -192,10 +212,22 @@ def test_without_evidence_the_model_is_not_called(stack: Stack) -> None:
     assert response.output_text == NOT_FOUND and upstream.requests == []
 
 
+def test_a_filter_that_no_document_meets_finds_nothing(stack: Stack) -> None:
+    running, _ = stack()
+    tool = {**SEARCH[0], "filters": {"type": "eq", "key": "source", "value": "nowhere"}}
+    response = ask(running, tools=[tool], include=["file_search_call.results"])
+    assert (response.output[0].results, response.output_text) == ([], NOT_FOUND)
+
+
 def test_the_format_that_the_client_requests_reaches_the_engine(stack: Stack) -> None:
     running, upstream = stack('{"a": "b [1]"}')
     form = {"type": "json_schema", "name": "a", "schema": {"type": "object"}, "strict": True}
-    response = ask(running, text={"format": form, "verbosity": "low"}, reasoning={"effort": "low"}, temperature=0.5)
+    response = ask(
+        running,
+        text={"format": form, "verbosity": "low"},
+        reasoning={"effort": "low", "summary": None},
+        temperature=0.5,
+    )
     assert response.output_text == '{"a": "b [1]"}'
     request = upstream.requests[0]
     schema = {"name": "a", "schema": {"type": "object"}, "strict": True}

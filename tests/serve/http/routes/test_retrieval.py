@@ -1,4 +1,4 @@
-"""/v1/retrieve, /v1/graph and the list of documents: their results are those of the index, and the model is called only if a request asks for it."""
+"""/v1/retrieve, /v1/graph and the list of documents: their results agree with the index, and only requests with `use_model` call the model."""
 
 from collections import Counter
 from pathlib import Path

@@ -35,10 +35,10 @@ def test_embeddings_are_the_vectors_of_the_indexs_encoder(stack: Stack, form: st
     [
         ({"input": [1, 2]}, 400, "input is not supported: the server cannot tell"),
         ({"input": [[1, 2], [3]]}, 400, "input is not supported: the server cannot tell"),
-        ({"input": []}, 422, "input"),
+        ({"input": []}, 422, "input: the list has 0 items; a request may have 1 to 256"),
         ({"input": ["a", " "]}, 400, "input.1: the text is empty"),
         ({"input": ["a", "b" * 8001]}, 400, "input.1: the text has 8,001 characters; the limit is 8,000"),
-        ({"input": ["a"] * 257}, 422, "input"),
+        ({"input": ["a"] * 257}, 422, "input: the list has 257 items; a request may have 1 to 256"),
         ({"dimensions": 8}, 400, "have 16 dimensions, which cannot be reduced"),
         ({"model": "text-embedding-3-small"}, 404, "available: minilm"),
         ({"surprise": 1}, 422, "surprise"),

@@ -185,6 +185,7 @@ def test_each_of_several_choices_is_checked_separately(stack: Stack) -> None:
             400,
             "retrieval.unsupported",
         ),
+        ("chat", {"retrieval": {"unsupported": "drop"}, "grammar": "root ::= .*"}, 400, "retrieval.unsupported"),
         (
             "responses",
             {"retrieval": {"unsupported": "drop"}, "text": {"format": {"type": "json_schema", **SCHEMA}}},

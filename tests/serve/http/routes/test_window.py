@@ -1,4 +1,4 @@
-"""A prompt that exceeds the model's window is sent with fewer passages, and the reply reports how many were left out; if none fits, it is an error."""
+"""A prompt that exceeds the model's window is sent with fewer passages, and the reply reports how many were left out; if none fits, the request fails."""
 
 import json
 import os

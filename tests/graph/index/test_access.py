@@ -1,4 +1,4 @@
-"""A sealed index, for readers who may see only some of the documents: nothing in it depends on the hidden documents."""
+"""`Index.only`, for readers who may see only some of the documents: its texts, term weights and scores are those of an index without the hidden documents."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -35,9 +35,9 @@ HIDDEN_WORDS = ("zanzibar", "quaxley", "vurmond")
 
 
 @pytest.fixture(scope="module")
-def sealed_and_separate_index(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
+def restricted_and_separate_index(tmp_path_factory: pytest.TempPathFactory) -> tuple[Index, Index]:
     """The index of all documents, restricted to what readers of team=sea may see, and an index of these documents alone."""
-    folder = tmp_path_factory.mktemp("seal")
+    folder = tmp_path_factory.mktemp("access")
     return build(folder / "all", ALLOWED + HIDDEN).only(TEAM_SEA), build(folder / "own", ALLOWED)
 
 
@@ -48,49 +48,53 @@ def texts_of(data: IndexData) -> Iterator[tuple[str, str]]:
             yield from ((field.name, text) for text in column)
 
 
-def test_no_column_contains_a_word_of_a_hidden_document(sealed_and_separate_index: tuple[Index, Index]) -> None:
-    sealed, _ = sealed_and_separate_index
+def test_no_column_contains_a_word_of_a_hidden_document(restricted_and_separate_index: tuple[Index, Index]) -> None:
+    restricted, _ = restricted_and_separate_index
     found = [
-        (name, text) for name, text in texts_of(sealed.data) if any(word in text.casefold() for word in HIDDEN_WORDS)
+        (name, text)
+        for name, text in texts_of(restricted.data)
+        if any(word in text.casefold() for word in HIDDEN_WORDS)
     ]
     assert found == []
-    assert "b/" not in {source[:2] for source in sealed.sources()} and len(sealed.sources()) == 3
+    assert "b/" not in {source[:2] for source in restricted.sources()} and len(restricted.sources()) == 3
 
 
 def test_a_filter_alone_leaves_words_of_hidden_documents(tmp_path: Path) -> None:
-    """This is why an index must be sealed as well."""
+    """This is why such readers need `only` instead of `where`."""
     filtered = build(tmp_path / "all", ALLOWED + HIDDEN).where(TEAM_SEA)
     assert any(any(word in text.casefold() for word in HIDDEN_WORDS) for _, text in texts_of(filtered.data))
 
 
-def test_terms_and_entities_equal_those_of_a_separate_index(sealed_and_separate_index: tuple[Index, Index]) -> None:
-    sealed, alone = sealed_and_separate_index
-    assert list(sealed.data.term_texts) == list(alone.data.term_texts)
-    np.testing.assert_array_equal(sealed.data.term_idf_W, alone.data.term_idf_W)
-    np.testing.assert_allclose(sealed.data.term_norm_P, alone.data.term_norm_P, rtol=1e-12)
-    assert set(sealed.data.entity_texts) == set(alone.data.entity_texts)
-    assert list(sealed.data.passage_ids) == list(alone.data.passage_ids)
+def test_terms_and_entities_equal_those_of_a_separate_index(restricted_and_separate_index: tuple[Index, Index]) -> None:
+    restricted, alone = restricted_and_separate_index
+    assert list(restricted.data.term_texts) == list(alone.data.term_texts)
+    np.testing.assert_array_equal(restricted.data.term_idf_W, alone.data.term_idf_W)
+    np.testing.assert_allclose(restricted.data.term_norm_P, alone.data.term_norm_P, rtol=1e-12)
+    assert set(restricted.data.entity_texts) == set(alone.data.entity_texts)
+    assert list(restricted.data.passage_ids) == list(alone.data.passage_ids)
 
 
 @pytest.mark.parametrize("mode", ["dense", "lexical", "hybrid"])
 def test_results_and_scores_equal_those_of_a_separate_index(
-    sealed_and_separate_index: tuple[Index, Index], mode: str
+    restricted_and_separate_index: tuple[Index, Index], mode: str
 ) -> None:
     settings = RetrieveSettings.model_validate({"mode": mode, "top_k": 9})
     for question in ("Where does the ferry call?", "Who built the Lantern?", "zanzibar quaxley bread"):
-        sealed, alone = (retrieve(index, question, settings) for index in sealed_and_separate_index)
-        assert [(each.item, round(each.score, 5)) for each in sealed.passages] == [
+        restricted, alone = (retrieve(index, question, settings) for index in restricted_and_separate_index)
+        assert [(each.item, round(each.score, 5)) for each in restricted.passages] == [
             (each.item, round(each.score, 5)) for each in alone.passages
         ]
 
 
 def test_a_proposition_that_hidden_documents_also_state_has_only_entities_that_its_text_names(
-    sealed_and_separate_index: tuple[Index, Index],
+    restricted_and_separate_index: tuple[Index, Index],
 ) -> None:
-    sealed, _ = sealed_and_separate_index
-    rows = [row for row, text in enumerate(sealed.data.proposition_texts) if text == "Tarn is a village of 312 people."]
+    restricted, _ = restricted_and_separate_index
+    rows = [
+        row for row, text in enumerate(restricted.data.proposition_texts) if text == "Tarn is a village of 312 people."
+    ]
     assert len(rows) == 1
-    shared = sealed.proposition(rows[0])
+    shared = restricted.proposition(rows[0])
     assert {span.source for span in shared.spans} == {"a/tarn"}
     assert "Tarn" in shared.entities and all(entity in shared.text for entity in shared.entities)
 
@@ -102,7 +106,7 @@ def test_a_name_like_a_number_gives_access_to_the_document_of_that_name_only(tmp
         assert index.only((parse_condition(f"source={name}"),)).sources() == (name,)
 
 
-def test_sealing_to_no_documents_gives_an_empty_index_and_to_all_documents_the_index_itself(tmp_path: Path) -> None:
+def test_access_to_no_documents_gives_an_empty_index_and_to_all_documents_the_index_itself(tmp_path: Path) -> None:
     index = build(tmp_path / "own", ALLOWED)
     empty = index.only((parse_condition("team=nobody"),))
     assert (len(empty.sources()), len(empty.data.passage_ids), len(empty.data.entity_texts)) == (0, 0, 0)

@@ -1,0 +1,64 @@
+"""The texts of rows in any script: made safe for a completion, counted in words, and searched for an answer."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+from graph.answer.citations import check_citations
+from graph.answer.prompt import REASON
+from graph.extract.rules import CHARACTERS_PER_WORD
+from graph.text.bm25 import terms_of
+from graph.text.prompting import quote
+from graph.text.word_forms import UNSPACED
+
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+
+
+def plain(text: str) -> str:
+    """Text made safe for use in a completion: one line, no special tokens, no citations, no form markers.
+
+    >>> plain("[###9] of ##[9]#Tarn")
+    'of Tarn'
+    """
+    previous, text = "", quote(text)
+    while text != previous:
+        # Removing a marker may join the characters around it into a new one.
+        previous, text = text, check_citations(text.replace(REASON[:3], ""), 0).text
+    return " ".join(text.split())
+
+
+def count_words(text: str) -> int:
+    """The number of words of a text; in scripts without spaces, CHARACTERS_PER_WORD characters count as one.
+
+    >>> count_words("It burned in 1911 [2]."), count_words("東京都 1868")
+    (5, 2)
+    """
+    spaced, characters = _UNSPACED.subn(" ", text)
+    return len(spaced.split()) + characters // CHARACTERS_PER_WORD
+
+
+def words_of(text: str) -> str:
+    """A text as its terms, with a space at both ends, so that a substring search matches whole words; in scripts without spaces, every character is a term.
+
+    >>> words_of("Built in 1911."), words_of("1868年")
+    (' built in 1911 ', ' 1868 年 ')
+    """
+    apart = _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+    return f" {' '.join(terms_of(apart))} "
+
+
+_words_of_answer = lru_cache(maxsize=1024)(words_of)
+
+
+def contains_answer(answer: str, words: str) -> bool:
+    """Whether `words`, made by `words_of`, contain an answer.
+
+    >>> contains_answer("1911", words_of("Built in 1911.")), contains_answer("19", words_of("Built in 1911."))
+    (True, False)
+    >>> contains_answer("1868年", words_of("1868年建成"))
+    True
+    """
+    answer_words = _words_of_answer(answer)
+    return answer_words.strip() != "" and answer_words in words

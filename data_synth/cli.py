@@ -64,7 +64,7 @@ def register_reading(synth: typer.Typer) -> None:
         ledger_of(out, preview)
         picked = pick_questions(read_questions(questions), split or [])
         rows = reading_rows(set_of_index(open_index(index), picked), chosen)
-        origin = {"Index": index.name, "Questions": questions.name}
+        origin = {"Index": index.absolute().name, "Questions": questions.name}
         if not write_or_preview(rows, READING, origin, out, preview, as_json):
             raise typer.Exit(1)
 
@@ -74,7 +74,8 @@ Beside = Annotated[
     option(
         "FOLDER",
         INPUT,
-        "Relevance data to train on as well: questions keep their split in it, and propositions with another split in it are left out. Repeatable.",
+        "Relevance data to train on as well: questions that it contains keep their split, and propositions that it contains in another "
+        "split are left out. Repeatable.",
     ),
 ]
 SplitBy = Annotated[
@@ -132,14 +133,14 @@ def register_relevance(synth: typer.Typer, open_model: "OpenModel") -> None:
         ledger = ledger_of(out, preview)
         model = open_model(distil_from, ledger) if distil_from else None
         origin = {
-            "Index": index.name,
+            "Index": index.absolute().name,
             "Encoder": opened_index.encoder_source.fingerprint,
             "Questions": questions.name,
             "Labelled by": model.name if model else "the questions' gold passages and sentences",
             "Hard negatives for a question": str(negatives),
             "Seed": str(seed),
             SPLIT_BY: split_by,
-            "Kept apart from": ", ".join(folder.name for folder in beside or []) or "no other dataset",
+            "Separated from": ", ".join(folder.absolute().name for folder in beside or []) or "no other dataset",
         }
         split = exclude_overlap(make_split(opened_index, gold, seed, split_by), opened_index, earlier_propositions)
         tracked = gold if preview is not None else track(gold, "questions", len(gold))
@@ -173,7 +174,7 @@ def register_claims(synth: typer.Typer) -> None:
 
         ledger_of(out, preview)
         rows = claim_rows(passages_of(open_index(index)), per_passage, seed)
-        origin = {"Index": index.name, "Claims per passage": str(per_passage), "Seed": str(seed)}
+        origin = {"Index": index.absolute().name, "Claims per passage": str(per_passage), "Seed": str(seed)}
         if not write_or_preview(rows, CLAIMS, origin, out, preview, as_json):
             raise typer.Exit(1)
 
@@ -224,8 +225,8 @@ def validate(
 ) -> None:
     """Check every row of training data, or of questions.
 
-    Prints the line and the problems of the first 20 bad rows of each file (--json: of all), and the remedy; exits with 1 if
-    any row is bad.
+    The output lists the line and the problems of the first 20 bad rows of each file (--json: of all), and the remedy; the exit
+    status is 1 if any row is bad.
     """
     from dataclasses import asdict
 

@@ -111,7 +111,7 @@ def register_questions(synth: typer.Typer, open_model: "OpenModel") -> None:
             min(limit, preview or limit), tuple(dict.fromkeys(hops or (1, 2, 3, 4))), seed, unanswerable
         )
         origin = {
-            "Index": index.name,
+            "Index": index.absolute().name,
             "Written by": models[0].name if models[0] else BY_TEMPLATES,
             "Judged by": models[1].name if models[1] else "no model",
             "Questions checked by": f"retrieval of 10 excerpts by mode {settings.mode}"
@@ -267,7 +267,7 @@ def register_responses(synth: typer.Typer, open_model: "OpenModel") -> None:
         judge_model = open_model(judge, ledger) if judge else None
         sampling = Sampling(samples, temperature, max_answer_tokens, seed)
         origin = {
-            "Index": index.name,
+            "Index": index.absolute().name,
             "Questions": selection.name,
             "Contexts": f"{selection.sizes_up_to(top_k)} excerpts by mode {settings.mode}",
             "Policy": model.name,

@@ -71,8 +71,8 @@ def draft_groups(
 def make_drafts(question: Question, excerpts: Sequence[Excerpt], sizes: Collection[int] = ()) -> list[Draft | Dropped]:
     """One draft per context (the first excerpt, the first two, …, all), shuffled by the question's id and the context's size; with `sizes`, only these sizes.
 
-    Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages. Returns one Dropped if there is no context
-    of these sizes, and one per context if the question has no answer or one that would count as a citation.
+    Size 0, a question without passages, must be given explicitly: the prompt asks for an answer from passages. The result is one Dropped if there is no
+    context of these sizes, and one per context if the question has no answer or one that would count as a citation.
     """
     used_sizes = [size for size in range(len(excerpts) + 1) if (size in sizes if sizes else size)]
     if not used_sizes:

@@ -242,7 +242,7 @@ def pair_row(pair: AnswerPair, draft: Draft, passages: Sequence[Passage]) -> Pre
 def reason_by_rules(draft: Draft, passages: Sequence[Passage]) -> str | Dropped:
     """The sentence closest to question and answer, from `passages` or else from the context, cited if it is in the context; Dropped if there is none.
 
-    For the answer "not in the documents": that none of the passages says so.
+    For the answer "not in the documents", the reason is that none of the passages says so.
     """
     if draft.answer == NOT_FOUND:
         return NONE_SAYS_SO
@@ -261,7 +261,7 @@ def format_given_answer(answer: GivenAnswer) -> str:
 def gold_questions(entries: Sequence[Feedback], index: Index) -> tuple[list[GoldQuestion], list[Dropped]]:
     """Every question once, with a quote for each passage that readers marked as right, and the other documents that they were shown.
 
-    Also a Dropped for each marked passage that is no longer in the index.
+    A Dropped stands for each marked passage that is no longer in the index.
     """
     texts: dict[str, str] = {}
     right: defaultdict[str, dict[Quote, None]] = defaultdict(dict)

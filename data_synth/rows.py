@@ -32,7 +32,7 @@ R = TypeVar("R", bound=Row)
 T = TypeVar("T")
 
 SPLIT_OF = {"train": "train", "val": "dev", "validation": "dev", "dev": "dev", "test": "test"}
-"""Our name of each split of a published set."""
+"""modegraph's name for each split of a published set."""
 
 
 def sample_rows(rows: Sequence[R], count: int | None, seed: int) -> list[R]:
@@ -155,8 +155,8 @@ class Sampling:
 class ResponseRow:
     """One prompt and K responses of one policy, with their rewards by component, before weighting.
 
-    The responses are distinct, unless `sampling.as_drawn`; `cut` contains the numbers (from 0) of those that were cut at the token limit;
-    they are trained on without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the name of the
+    The responses are distinct, unless `sampling.as_drawn`; `cut` contains the numbers (from 0) of the responses that were cut at the
+    token limit, which are trained on without an end token. `rewards[component][i]` is in [0, 1] and belongs to `responses[i]`; `policy` is the name of the
     model that wrote them.
     """
 

@@ -36,9 +36,11 @@ class ArmSettings(Settings):
 
 
 class LookSettings(Settings):
-    """An analysis of the contrast: the seeds that are trained by then, and the level of its test."""
+    """An analysis of the contrast: the number of seeds at that point, and the level of its test."""
 
-    seeds: int = Field(ge=2, le=14, description="seeds that both arms of the contrast have by then")
+    seeds: int = Field(
+        ge=2, le=14, description="number of seeds with which both arms of the contrast are trained before this analysis"
+    )
     level: float = Field(
         default=LEVEL,
         gt=0,

@@ -28,7 +28,7 @@ DOCUMENT_COLUMNS = ("id", "title", "text", "metadata")
 
 
 def documents_of(documents: Documents, limits: Limits, note: Note) -> Iterator[Document]:
-    """The documents, one at a time; `note` receives a line about each skipped document. UserError for an invalid document, and if there are none."""
+    """The documents, one at a time; `note` receives a line about each skipped document. UserError for an invalid document, or if there are no documents."""
     if isinstance(documents, str | Path):
         return read_documents(documents, note, limits)
     rows = ((f"document {number}", row) for number, row in enumerate(rows_of(documents), start=1))
@@ -136,7 +136,7 @@ _LAST_MODEL_LOCK = Lock()
 
 
 def model_of(model: Model) -> LanguageModel:
-    """The open model; one given as a SPEC or a run is opened, and stays open until another is given, its folder changes or its server ends."""
+    """The open model. A SPEC or a run is opened, and stays open until another model is given, its folder changes or its server ends."""
     if not isinstance(model, str | Run):
         return model
     spec = spec_of(model)

@@ -42,7 +42,7 @@ def register(app: typer.Typer, root_command: Callable[[], Any]) -> None:
     def check(file: File, as_json: AsJson = False) -> None:
         """Report problems in a file of settings, and name the command that takes it.
 
-        Exits with 1 if there are problems. Required settings that are missing can still be given with `--set`.
+        The exit status is 1 if there are problems. Required settings that are missing can still be given with `--set`.
         """
         from graph.config import read_yaml
         from modegraph.config_files import check_settings

@@ -58,8 +58,8 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
     ) -> None:
         """Estimate the cost of a training run: steps, tokens, FLOPs, memory of each process, and hours.
 
-        Counts the data with the model's tokenizer, packed as in training, and takes a few real steps on the device that the run would
-        use; nothing is saved. To plan the indexing of a folder called train, write `modegraph plan ./train`.
+        The data is counted with the model's tokenizer, packed as in training, and a few real steps are taken on the device that the run
+        would use; nothing is saved. To plan the indexing of a folder called train, write `modegraph plan ./train`.
         """
         from graph.config import load_settings
         from train.plan.jobs import SETTINGS
@@ -78,7 +78,7 @@ def register(app: typer.Typer, known: Callable[[], dict[str, str]]) -> None:
     def plan_study(file: File, settings: Set = None, trial_steps: Steps = 3, as_json: AsJson = False) -> None:
         """Plan a study of training: runs, hours, and the smallest difference that it detects with a power of 80 %.
 
-        Refuses a study with a fault: a test prompt in the training data, an arm that sets a seed, arms with different rewards, a
+        A study with a fault is rejected: a test prompt in the training data, an arm that sets a seed, arms with different rewards, a
         reward component that cannot be measured. Arms without `seconds_per_update` are timed for --trial-steps steps. To plan the indexing of a
         folder called study, write `modegraph plan ./study`.
         """

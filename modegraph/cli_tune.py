@@ -46,8 +46,8 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Tune a model to answer from your documents, and test it on questions that it was not trained on.
 
-        Makes an index, questions and training rows, trains, and answers the held-out questions with the tuned and the untuned model. The tuned
-        model is recommended only if it is better by more than chance and meets further conditions, such as hardly any more
+        The command makes an index, questions and training rows, trains, and answers the held-out questions with the tuned and the untuned
+        model. The tuned model is recommended only if it is better by more than chance and meets further conditions, such as hardly any more
         refusals of answerable questions; otherwise the untuned one is. The model `reader` is tuned unless --model names another. An interrupted run resumes
         when the command is repeated. At the end, --out contains report.html, the models' answers and recommended.json.
         """

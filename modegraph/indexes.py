@@ -88,10 +88,10 @@ class Index:
     def explain(
         self, question: str, passage: str, *, mode: Mode = DEFAULT_MODE, top_k: int = 5, where: str | Sequence[str] = ()
     ) -> Explanation:
-        """Why a question retrieves a passage, or does not: its rank and score in `mode` and in every other but `plan`, and the paths to it. No model is called.
+        """Why a question retrieves a passage, or does not: its rank and score in `mode` and in every other mode except `plan`, and the paths to it.
 
-        `passage` is a passage's `id`, its first digits, or the source of a document with one passage. UserError as in `retrieve`, and if
-        `passage` names no passage or several.
+        No model is called. `passage` is a passage's `id`, its first digits, or the source of a document with one passage. UserError as in
+        `retrieve`, and if `passage` names no passage or several.
         """
         from graph.explain import explain_passage
 
@@ -171,9 +171,10 @@ class Index:
     ) -> BuildReport:
         """Add documents, or replace those with the same source; the report says how many were new and what the index contains.
 
-        Input is accepted or skipped as in `modegraph.index`, with the same options for reading files; the index does not store them, so give those that it
-        was made with. The call waits while another writer is active. UserError for documents that cannot be read, leaving the index unchanged;
-        and, after the documents are added, if a larger share of passages than `max_failed_share` could not be read.
+        Input is accepted or skipped as in `modegraph.index`, with the same options for reading files; the index does not store these options,
+        so give the ones that were used to make it. The call waits while another writer is active. UserError for documents that cannot be
+        read, leaving the index unchanged; and, after the documents are added, if a larger share of passages than `max_failed_share` could
+        not be read.
         """
         scans = ocr_settings(ocr, ocr_languages, ocr_pages, ocr_page_seconds)
         limits = Limits(file_seconds, file_memory_mb, scans, whole_pages)

@@ -39,7 +39,7 @@ def preferences(
 ) -> Summary:
     """Write preference pairs with contexts of increasing size to `out`, for questions with gold answers (in the format of examples/README.md).
 
-    The options are those of `modegraph synth preferences` with the same names; without `writers` (model SPECs) gold sentences are quoted.
+    The options are those of `modegraph synth preferences` with the same names; without `writers` (model SPECs), gold sentences are quoted.
     UserError for gold documents that are not in the index; and, after the folder is written, if it has no rows or more than half were dropped.
     """
     folder = Path(out)
@@ -60,6 +60,6 @@ def preferences(
     if summary.mostly_lost:
         dropped = sum(summary.drops.values())
         lost = f"{dropped:,} rows were dropped, only {summary.rows:,} remain" if dropped else "no row could be made"
-        expected = "at least one row, and as many as were dropped"
+        expected = "at least one row, and no fewer rows than were dropped"
         raise UserError(f"{folder}: {lost}", expected, f"see {folder}/README.md for the reasons")
     return summary

@@ -65,7 +65,10 @@ def read_labelled(
 
 
 def check_apart(kind: str, ids: Mapping[str, Mapping[Any, str]], expected: str, remedy: str) -> None:
-    """UserError for keys in two splits, with their number and up to MAX_NAMED ids; `kind` is the word for one of them, `ids` maps each split's keys to ids."""
+    """UserError for keys in two splits, with their number and up to MAX_NAMED ids.
+
+    `kind` names what a key stands for, such as "passage"; `ids` maps the keys of each split to ids.
+    """
     for first, second in (("train", "dev"), ("train", "test"), ("dev", "test")):
         if shared := sorted(ids[second][key] for key in ids[first].keys() & ids[second].keys()):
             listed = ", ".join(shared[:MAX_NAMED]) + (", …" if len(shared) > MAX_NAMED else "")
@@ -94,7 +97,10 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 
 
 def check_one_encoder(sources: str, encoders: Mapping[str, str]) -> None:
-    """UserError for several encoders; `encoders` maps the fingerprint of each to the name of a source that uses it, `sources` is the word for these."""
+    """UserError for several encoders.
+
+    `encoders` maps the fingerprint of each encoder to the name of a source that uses it; `sources` is the word for such sources, such as "indexes".
+    """
     if len(encoders) > 1:
         listed = ", ".join(f"{name} with {encoder[:12]}" for encoder, name in encoders.items())
         raise UserError(f"{sources} of several encoders ({listed})", "one encoder", "make them with one encoder")
@@ -112,7 +118,7 @@ class Examples(Protocol):
 def fit_trees(
     train: Examples, dev: Examples, settings: SelectorSettings | VerifierSettings, positive_weight: float = 1.0
 ) -> HistGradientBoostingClassifier:
-    """Trees fitted on `train` by log loss, until that of `dev` has not fallen for `patience_trees` trees; both losses use `weights`."""
+    """Trees fitted on `train` by log loss, until the loss on `dev` has not fallen for `patience_trees` trees; both losses use `weights`."""
     trees = HistGradientBoostingClassifier(
         learning_rate=settings.learning_rate,
         max_iter=settings.max_trees,
@@ -238,7 +244,7 @@ def threshold_for(probability_n: Doubles, label_n: Ints, target_recall: float) -
 
 
 def count_of(share: float, total: int) -> int:
-    """The smallest number that is at least a share of `total`, and at least 1; a product that is above an integer only by rounding counts as this integer.
+    """The smallest integer that is at least a `share` of `total`, and at least 1; a product that exceeds an integer only by rounding counts as that integer.
 
     >>> count_of(0.5, 3), count_of(1 - 0.42, 100), count_of(0.0, 3)
     (2, 58, 1)

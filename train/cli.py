@@ -87,7 +87,7 @@ Rounds = Annotated[
     option(
         "--rounds N",
         INPUT,
-        "Train in N rounds, each on fresh responses to the prompts of `data`; the group `rounds` has the other settings.",
+        "Train in N rounds, each on fresh responses to the prompts of `data`; the group `rounds` contains the other settings.",
     ),
 ]
 
@@ -154,7 +154,9 @@ def score(run: RunFolder, data: Data, out: Out, as_json: AsJson = False) -> None
         print_record(str(out), scored)
         return
     print(f"{out}: {scored.prompts:,} prompts, {scored.responses:,} responses, mean reward {scored.mean_reward:.3f}")
-    print("to train on it, give it a weight in the setting `rewards` of `train ms` or `train dpo`: reward_model: 1.0")
+    print(
+        "to train on these rewards, give them a weight in the setting `rewards` of `train ms` or `train dpo`: reward_model: 1.0"
+    )
 
 
 def export(

@@ -54,7 +54,10 @@ def refusal_signs(groups: Sequence[TokenizedGroup], refusal: Sequence[int]) -> T
 
 
 def check_refusals(groups: Sequence[TokenizedGroup], refusal: Sequence[int], refusing_rows: int) -> None:
-    """UserError if no first token distinguishes rows that refuse (by their text, `refusing_rows`) from rows that answer. The groups are made by `with_refusals`."""
+    """UserError if the first token does not distinguish the rows that refuse from the rows that answer.
+
+    `refusing_rows` is the number of rows whose text refuses; the groups are made by `with_refusals`.
+    """
     signs_R = refusal_signs(groups, refusal)
     if refusing_rows < len(signs_R) and (signs_R >= 0).all():
         found = f"anchor_refusals: all {len(signs_R):,} completions begin with the same token as a refusal"
@@ -81,7 +84,7 @@ def log_odds(logps_R: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class AnchoredRefusals:
-    """The loss. `logps_of` computes log-probabilities, `refusal` has the tokens of a refusal, and `initial` the initial values of the trained weights.
+    """The loss. `logps_of` computes log-probabilities, `refusal` contains the tokens of a refusal, and `initial` the initial values of the trained weights.
 
     `refusal_weight` and `answer_weight` are the factors of the second term for a row that refuses and for one that answers. A factor is 0 if there is no
     such row; any change in the log-odds is then penalised, whatever its sign, so that they stay at their initial values.

@@ -1,7 +1,7 @@
 """Trains a reward model on preference pairs with TRL's RewardTrainer, and adds its rewards, from 0 to 1, to scored responses as a component.
 
-Training starts from a full language model whose head is replaced by a new one with a single output. It is read at a text's last token other than the
-pad token: the end token, or, if a tokenizer pads with its end token, the token before it.
+Training starts from a full language model whose head is replaced by a new head with a single output. This output is read at a text's last token
+other than the pad token: the end token, or, if a tokenizer pads with its end token, the token before it.
 Legend: B texts of a batch, T tokens."""
 
 from __future__ import annotations

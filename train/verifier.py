@@ -214,7 +214,7 @@ ABOUT = """Gradient-boosted trees that estimate the probability that passages do
 names, numbers, negations, opposites, word order and neighbouring words. Made by `modegraph train verifier` from sentences that rules \
 restated or falsified; no encoder and no language model is called. Trees are fitted on train, with early stopping on dev, where temperature and \
 threshold are chosen; the test figures are for documents that were used neither for fitting nor for choosing."""
-LIMITS = """The verifier compares words, so it may mark a sentence that says the same in entirely different words, and miss an error that only \
+LIMITS = """The verifier compares words, so it may mark a sentence that says the same thing in entirely different words, and miss an error that only \
 knowledge of the subject reveals. It recognises negations and opposites in English only."""
 USE = """## Use
 
@@ -339,7 +339,7 @@ def add_second_stage(
     verifier: WordVerifier, train: Mapping[str, Claims], dev: Sequence[Claims], max_marked: float
 ) -> WordVerifier:
     """The verifier with a second stage fitted to `train`, claims by dataset, all datasets with equal weight. Its threshold is
-    the lowest that marks at most a share `max_marked` of the supported claims of each of `dev`, but at least EVEN_ODDS.
+    the lowest that marks, in each of `dev`, at most a share `max_marked` of the supported claims, but at least EVEN_ODDS.
     """
     second = fit_second_stage(
         np.concatenate([second_stage_inputs(verifier.forest, claims.readings) for claims in train.values()]),

@@ -64,7 +64,7 @@ def multiple_choice(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def qa_feedback(row: Mapping[str, Any]) -> ResponseRow:
-    """QA-Feedback (Wu et al. 2023): four responses over passages, and the share of human comparisons that each one won (a tie counts half)."""
+    """QA-Feedback (Wu et al. 2023): four responses to a question with passages, and the share of human comparisons that each one won (a tie counts half)."""
     excerpts = tuple(
         Excerpt(content_id(row["id"], str(n)), passage["title"], passage["text"])
         for n, passage in enumerate(row["passages"])

@@ -71,7 +71,8 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
 def joined_origin(folders: Sequence[Path], form: Form[Any]) -> dict[str, str]:
     """The origin of joined rows: what the summaries of the folders state, with all values of each entry, and the names of the folders.
 
-    Splits of which only some share no passages share only no questions. UserError for relevance rows of several encoders, whose features differ.
+    If only some of the folders are split by passages, the joined rows count as split by questions. UserError for relevance rows of several
+    encoders, whose features differ.
     """
     origins = [stated_origin(folder) for folder in folders]
     encoders = {
@@ -84,7 +85,7 @@ def joined_origin(folders: Sequence[Path], form: Form[Any]) -> dict[str, str]:
     joined = {key: "; ".join(of_key) for key, of_key in values.items()}
     if len(values.get(SPLIT_BY, ())) > 1:
         joined[SPLIT_BY] = "questions"
-    return joined | {"Joined from": ", ".join(folder.name for folder in folders)}
+    return joined | {"Joined from": ", ".join(folder.absolute().name for folder in folders)}
 
 
 def files_of(folder: Path) -> list[Path]:

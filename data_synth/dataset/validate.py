@@ -90,7 +90,7 @@ def files_to_check(path: Path) -> list[Path]:
 
 
 def validate_file(file: Path) -> Validation:
-    """Check every row of a .jsonl or .parquet file; UserError if it cannot be read or has no JSON object, or if no object has a known form."""
+    """Check every row of a .jsonl or .parquet file; UserError if it cannot be read, contains no JSON object, or contains no object of a known form."""
     form, checks = checks_of_file(file)
     ids: set[str] = set()
     bad: list[BadRow] = []

@@ -206,7 +206,7 @@ ROWS_PER_BATCH = 1000
 def check_folder(folder: Path, key: str = "form") -> None:
     """UserError unless `folder` is new, empty, an earlier dataset whose summary contains `key`, or the remains of an interrupted run.
 
-    "form" is in the summaries of rows, "questions" in those of imported questions: neither replaces all files of the other.
+    Summaries of rows contain "form", those of imported questions "questions": a dataset of one kind would not replace all files of the other.
     """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder}: a file", "a folder to write to", "choose another --out")

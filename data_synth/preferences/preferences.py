@@ -267,7 +267,7 @@ def preference_run(
     judge = open_model(models.checker, models.ledger) if models.checker else None
     tokens = settings.max_context_tokens
     origin = {
-        "Index": index.folder.name,
+        "Index": index.folder.absolute().name,
         "Questions": selection.name,
         "Contexts": f"{selection.sizes_up_to(settings.top_k)} excerpts, shuffled, retrieved by mode {settings.mode}"
         + (f", at most {tokens:,} tokens together" if tokens else ""),

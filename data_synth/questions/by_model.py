@@ -128,8 +128,8 @@ def model_questions(
 ) -> Iterator[QuestionRow | Dropped]:
     """Up to `count` questions about `materials`, and the dropped ones, in the order of the materials.
 
-    `splits` has the split of each document; all documents of a material are in the same split, and so is its question. Ends after a batch if the
-    last MAX_FAILURES_IN_A_ROW questions or more were unusable. UserError when a model stops answering.
+    `splits` maps each document to its split; all documents of a material are in the same split, and so is its question. Writing ends after a batch if
+    the last MAX_FAILURES_IN_A_ROW questions or more were unusable. UserError when a model stops answering.
     """
     remaining, usable, failures, earlier = iter(materials), 0, 0, DuplicateFilter()
     while usable < count and (batch := list(islice(remaining, BATCH_SIZE))):
@@ -179,8 +179,8 @@ def _drop(rows: Iterable[QuestionRow | Dropped], why_of: Callable[[QuestionRow],
 
 
 def names_document(question: str, index: Index) -> bool:
-    """Whether a question has a name that distinguishes its document: one with a term that occurs
-    in at most a share of MAX_WITH_NAME of the documents, or in only one document.
+    """Whether a question contains a name that distinguishes its document: one of the name's terms occurs in at most a share MAX_WITH_NAME of the documents,
+    or in only one document.
 
     A name is a word after the first, other than a function word, that has a capital, a digit, or a full stop inside the word. True where no name is needed
     or can be recognised: in an index of one document, and for a question whose script has no capitals.

@@ -91,7 +91,7 @@ INVENTED = tuple(_INVENTED.split())
 
 
 def near_miss(row: QuestionRow, sentences: Sentences, rng: Random) -> QuestionRow | None:
-    """The question of a row changed in one respect so that the index does not answer it; None if no change is possible.
+    """A row's question, changed in one respect so that the index does not answer it; None if no change is possible.
 
     A name, or else a word of INTERCHANGEABLE, is replaced by one that the index does not contain.
     """

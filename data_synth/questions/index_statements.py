@@ -220,7 +220,7 @@ class IndexStatements:
 
 
 def read_index(index: Index, splits: Mapping[str, str]) -> IndexStatements:
-    """Extract the statements of an index from the propositions that occur once; `splits` has the split of each document, by source."""
+    """Extract the statements of an index from the propositions that occur once; `splits` maps the source of each document to its split."""
     mentions = Mentions(index)
     titles = index.data.document_titles
     statements: dict[int, list[tuple[Occurrence, int]]] = defaultdict(list)

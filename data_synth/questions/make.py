@@ -27,7 +27,7 @@ from graph.shared.console import track
 from graph.types import Excerpt, LanguageModel
 
 SHOWN_CHARACTERS = 300
-"""Largest number of characters shown of an unusable reply."""
+"""The maximum number of characters that a message quotes from an unusable reply."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def shortage(required: int, usable: int, dropped: Sequence[Dropped], writer: str
 
 
 def drop_reasons(dropped: Sequence[Dropped]) -> str:
-    """The three most frequent reasons why a writer's replies were dropped, and, if one is stored, a reply dropped for the first of them, shortened."""
+    """The three most frequent reasons why a writer's replies were dropped, and, shortened, a stored reply that was dropped for the first of them, if any."""
     frequent = Counter(one.why for one in dropped).most_common(3)
     reasons = "; ".join(f"{count:,} × {why}" for why, count in frequent)
     reply = next((one.reply for one in dropped if one.reply and one.why == frequent[0][0]), "")

@@ -402,7 +402,7 @@ def _facts(clause: Clause) -> Iterator[Fact]:
 
 
 def _rest_without(clause: Clause, match: re.Match[str], further: str = "", is_object: bool = False) -> str | None:
-    """The rest of a clause without a match in it; None if that leaves no well-formed question.
+    """The rest of a clause, with a match removed from it; None if that leaves no well-formed question.
 
     Half of a list is not an answer: neither "or" nor the end of a range ("to 8") may follow, nor the pattern `further` after "and" or a comma.
     """

@@ -152,7 +152,7 @@ def joint_starts(statements: IndexStatements, rng: Random) -> Iterator[tuple[Pat
         chains = [(step,) for step in steps if step is not None]
         if len(chains) == 2:
             names = (start.description for start in both)
-            mentioned = fill_slots("is mentioned in the documents on both {} and {}", *names)
+            mentioned = fill_slots("is mentioned both in the document on {} and in the document on {}", *names)
             end = PathEnd(chains[0][0].found, target, kind.describe(mentioned), tuple(chains), (first, second))
             yield end, f"{kind.question_word if kind.noun else 'Who or what'} {mentioned}?"
 

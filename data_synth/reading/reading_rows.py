@@ -534,7 +534,7 @@ def set_of_index(index: Index, questions: Sequence[Question]) -> ReadingSet:
     """The passages of an index and `questions` about them; UserError if a gold document is not in the index."""
     check_gold(questions, frozenset(index.sources()))
     by_source = {source: [of_passage(passage) for passage in index.passages_of(source)] for source in index.sources()}
-    return set_of_passages(index.folder.name, by_source, questions)
+    return set_of_passages(index.folder.absolute().name, by_source, questions)
 
 
 def set_of_passages(name: str, by_source: Mapping[str, Sequence[Excerpt]], questions: Iterable[Question]) -> ReadingSet:

@@ -88,7 +88,7 @@ def read_set(folder: Path) -> ReadingSet:
     if not questions:
         raise UserError(f"{folder / QUESTIONS}: no questions", "one JSON object per line", "give another folder")
     check_ids((question.id for question in questions), folder / QUESTIONS)
-    return ReadingSet(folder.name, passages, questions)
+    return ReadingSet(folder.absolute().name, passages, questions)
 
 
 @lru_cache(maxsize=1024)

@@ -88,7 +88,7 @@ _UNIT = "What the modes statements and topics return: passages or propositions."
 Unit = Annotated[str, option("--as UNIT", RETRIEVAL, _UNIT)]
 _WHERE = "Only documents whose metadata match: KEY=VALUE, also != < <= > >= and * in values. Repeatable."
 Where = Annotated[list[str] | None, option("CONDITION", RETRIEVAL, _WHERE)]
-_SELECTOR = "What selects propositions in modes local and global: threshold, llm (calls --model), or a trained selector, as a folder or hub name. In mode hops, a selector of size hop reranks the results. With none, the threshold selects and mode hops does not rerank."
+_SELECTOR = "What selects propositions in modes local and global: threshold, llm (calls --model), or a trained selector, as a folder or hub name. In mode hops, a selector of size hop reranks the results. By default, hops uses the built-in one if it suits the encoder of the index; with the value none, hops does not rerank."
 Selector = Annotated[str, option("NAME", RETRIEVAL, _SELECTOR)]
 SomeSelector = Annotated[str | None, option("NAME", RETRIEVAL, _SELECTOR)]
 _RERANKER = option("NAME", RETRIEVAL, "Cross-encoder that reranks the results, as a folder or hub name.")

@@ -76,9 +76,9 @@ class TunePlan:
     disk_mb: int
 
     def __str__(self) -> str:
-        general = f" and {self.general_questions} general ones" if self.general_questions else ", no general set"
+        general = f" and {self.general_questions} general ones" if self.general_questions else ""
         lines = [
-            f"{self.documents:,} documents, {self.words:,} words; {self.test_questions} test questions{general}, if there are that many",
+            f"{self.documents:,} documents, {self.words:,} words; at most {self.test_questions} test questions{general}",
             *(f"  {step:<10} {duration(seconds):>12} at most" for step, seconds in self.seconds.items()),
             f"  {'total':<10} {duration(sum(self.seconds.values())):>12} at most",
             f"one training step takes {self.pace.step_s:.3g} s, one answer {self.pace.answer_s:.3g} s; disk: about {self.disk_mb:,} MB",

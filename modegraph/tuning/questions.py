@@ -52,7 +52,7 @@ class SplitQuestions:
     left_out: Counter[str]
 
     def count(self, split: str, answerable: bool = False) -> int:
-        """The number of questions of a split, or only of those with an answer."""
+        """The number of questions in a split; with `answerable`, only of those that have an answer."""
         return sum(row["split"] == split and (bool(row["answers"]) or not answerable) for row in self.rows)
 
 
@@ -128,10 +128,10 @@ def teacher_rows(
 
 
 def user_rows(index: Index, file: Path) -> list[Row | Dropped]:
-    """The user's questions, each with its gold documents: those that its row names.
+    """The user's questions, each with the gold documents that its row names.
 
-    An answerable question whose row names no document gets the one that `find_sources` finds. A Dropped stands for a question whose answer is
-    not found, and for one that has no answer, unless its kind is `unanswerable`.
+    An answerable question whose row names no document gets the document that `find_sources` finds. A Dropped stands for each question whose answer
+    is not found, and for each question without an answer whose kind is not `unanswerable`.
     """
     questions = read_questions(file)
     check_gold(questions, frozenset(index.sources()))

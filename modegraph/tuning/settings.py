@@ -27,10 +27,10 @@ MS_ROUND: dict[str, Any] = {
     "rewards": {"correct": 1.0, "gold": 0.5, "format": 0.25},
     "precision": "auto",
 }
-"""The settings of the round of MS (docs/log.md, "A round of MS on top")."""
+"""The settings of the round of MS: those of docs/log.md, "A round of MS on top", but for the reward of a gold citation, .25 there."""
 MS_RATE_FACTOR, MS_SAMPLES, MS_TOKENS, MS_REFUSALS = 0.5, 8, 64, 0.2
 """The round's learning rate, as a share of that of the training before it; responses per prompt; tokens of the longest response; share of
-prompts whose passages lack the answer (with a tenth, the model stopped refusing; with a third, it learned little else)."""
+prompts whose passages lack the answer (with a tenth, the model stopped refusing; with a third, it learned to refuse and little else)."""
 
 
 class TuneSettings(Settings):
@@ -51,7 +51,7 @@ class TuneSettings(Settings):
     )
     questions: str | None = Field(
         None,
-        description="your own questions with answers: a file, or a folder made by `synth questions`; null makes questions from the documents by rules",
+        description="your own questions with answers: a file, or a folder made by `synth questions`; null: questions made from the documents by rules",
     )
     teacher: str | None = Field(
         None,

@@ -195,7 +195,7 @@ def write_rows(tuning: Tuning, folder: Path) -> None:
 
 
 def fitting_rows(rows: Iterable[ReadingRow | Dropped], settings: TuneSettings) -> list[ReadingRow | Dropped]:
-    """The rows of at most `max_length_tokens`; a longer one is dropped, because training would refuse it."""
+    """The rows of at most `max_length_tokens`; a longer row is dropped, because training would reject it."""
     made, dropped = separate_dropped(rows)
     lengths = row_tokens(load_tokenizer(settings.model), made)
     fit = (length <= settings.max_length_tokens for length in lengths)

@@ -58,7 +58,8 @@ class Exchange:
 
 
 def exchanges_of(history: Iterable[Message]) -> tuple[Exchange, ...]:
-    """The latest turns in pairs, as chat templates need them; turns before the first question and questions without a reply are left out.
+    """The latest turns in pairs, as chat templates need them: successive turns of one role are joined. Replies before the first question, and a
+    question at the end without a reply, are left out.
 
     >>> exchanges_of([Message("user", "Who built it?"), Message("assistant", "The yard [2]."), Message("user", "When?")])
     (Exchange(question='Who built it?', reply='The yard.'),)

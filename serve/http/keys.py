@@ -214,7 +214,7 @@ class TokenBucket:
         self._tokens, self._updated_s = float(rate), 0.0
 
     def take(self, rate: int, now_s: float) -> float:
-        """Take a token and return 0 if one is available; otherwise return the seconds until then, at `rate` tokens a minute.
+        """Take a token and return 0 if one is available; otherwise return the seconds until one is, at `rate` tokens a minute.
 
         >>> bucket = TokenBucket(2)
         >>> [bucket.take(2, now) for now in (0.0, 0.0, 0.0, 15.0, 30.0)]

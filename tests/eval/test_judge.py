@@ -140,7 +140,7 @@ def test_unreadable_verdicts_are_invalid(text, expected):
 
 
 def test_invalid_verdicts_are_counted_and_their_pairs_left_out(tmp_path):
-    """The judge replies with nonsense if answer B to q3 is shown first: one verdict on q3 is invalid, so its pair is left out."""
+    """The judge replies with nonsense if answer B to q3 is shown first: of the two verdicts on q3, one is invalid on every criterion, so q3 is left out."""
 
     def choose(one, two):
         return "neither" if one == PAIRS[3].second else "1" if one.startswith("good") else "2"

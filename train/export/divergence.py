@@ -20,7 +20,7 @@ from graph.types import Message
 from train.model.load import device, load_tokenizer
 from train.model.logps import TokenizedRow, tokenize_row
 from train.run.conversations import read_conversations
-from train.run.data import holds_responses, read_responses
+from train.run.data import contains_responses, read_responses
 from train.run.record import RunRecord
 
 TOKENS_COMPARED = 2048
@@ -63,7 +63,7 @@ def probe_turns(record: RunRecord) -> tuple[str, list[tuple[Sequence[Message], s
 
 def data_turns(file: Path) -> list[tuple[Sequence[Message], str]]:
     """Each prompt of a file with the completion to learn, or with the first of its responses."""
-    if holds_responses(file):
+    if contains_responses(file):
         return [(row.prompt, row.responses[0]) for row in read_responses(file)]
     return [(row.prompt, row.completion) for row in read_conversations(file)]
 

@@ -64,8 +64,8 @@ class Turns:
 
 
 def modelfile(gguf: str, tokenizer: Any, context_tokens: int, form: AnswerForm | None) -> tuple[str, bool]:
-    """The text of a Modelfile for the file `gguf` in the same folder, whose model answers in `form` (None: in none of ours); and whether the text contains
-    the chat template.
+    """The text of a Modelfile for the file `gguf` in the same folder, whose model answers in `form` (None: in none of modegraph's forms); and whether the
+    text contains the chat template.
     """
     turns = turns_of(tokenizer)
     template = "# No TEMPLATE: the model's chat template cannot be written in Ollama's format."
@@ -137,7 +137,7 @@ class FileGaps:
     """The gap between a file and the run in `precision`, in nats per token of llama.cpp's greedy replies.
 
     `same_replies` counts the replies with the run's greedy tokens throughout; `near_ties` counts others whose first different token
-    has, in the run, a log-probability less than NEAR_TIE below that of the greedy one.
+    has, in the run, a log-probability less than NEAR_TIE below that of the greedy token.
     """
 
     precision: str

@@ -25,7 +25,7 @@ TOKEN_ID_PREFIX = "token_id:"
 MODEGRAPH_OWNER = "modegraph"
 """The `owned_by` of models in the list of modegraph's own server."""
 RETRIES = 20
-"""Retries of a request that a busy server refuses, such as one that answers requests one by one."""
+"""Retries of a request that a busy server refuses, such as a server that answers one request at a time."""
 LOGPROBS = {"logprobs": True, "top_logprobs": 1}
 TOKEN_IDS = {"return_tokens_as_token_ids": True}
 

@@ -132,7 +132,10 @@ def bytes_of(weight: nn.Parameter, linear: bool, settings: TrainSettings) -> flo
 
 
 def _output(model: Any, head: Head) -> nn.Parameter:
-    """The weight of the head: over the vocabulary, or the scoring head, the last trained matrix with one row; it is trained in addition to an adapter."""
+    """The weight of the head over the vocabulary, or that of the scoring head: the last trained matrix with one row.
+
+    The scoring head is trained even if the other weights get an adapter.
+    """
     if head == "tokens":
         weight: nn.Parameter = model.get_output_embeddings().weight
         return weight

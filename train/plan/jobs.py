@@ -44,7 +44,7 @@ class Job:
     `reference_groups` are scored without gradients before training; `reference_forwards` is the number of further forward passes over each
     row of a step, and with `reference_in_dev` also over each dev row. `copies` is the number of copies of the trained weights in memory.
     A batch that predicts more than `max_stored_logits` tokens recomputes its logits. `answer_dev` has a model answer dev prompts greedily, as the run
-    does every `eval_steps` or `sample_steps`; None without these.
+    does every `eval_steps` or `sample_steps`; None if neither is set.
     """
 
     train: Sequence[TokenizedGroup]

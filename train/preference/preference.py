@@ -35,7 +35,7 @@ from train.preference.groups import ResponseGroup, best_worst_groups, groups_wit
 from train.preference.losses import Method, Objective
 from train.preference.reference import cached_reference, group_logps
 from train.preference.trainer import Example, GenerationCallback, ResponseGroupTrainer
-from train.run.data import holds_responses, labelled_pair_dataset, pair_dataset, read_preferences, read_responses
+from train.run.data import contains_responses, labelled_pair_dataset, pair_dataset, read_preferences, read_responses
 from train.run.loop import (
     SingleCastMixin,
     TrainingInputs,
@@ -203,7 +203,7 @@ def read_preference_data(settings: MsSettings | DpoSettings, tokenizer: PreTrain
         found = "rounds: the responses to train on have not been sampled yet"
         raise UserError(found, "one run on a folder of `synth responses`", "unset rounds")
     folder = Path(settings.data)
-    scored = holds_responses(folder / "train.jsonl")
+    scored = contains_responses(folder / "train.jsonl")
 
     def read_groups(name: str) -> list[ResponseGroup]:
         file = folder / name
@@ -338,7 +338,7 @@ def autocast(settings: PreferenceSettings) -> AbstractContextManager[Any]:
 
 
 def _train_with_trl(settings: MsSettings | DpoSettings) -> RunRecord:
-    if holds_responses(Path(settings.data) / "train.jsonl"):
+    if contains_responses(Path(settings.data) / "train.jsonl"):
         raise UserError("trainer: trl with scored responses", "pairs", "set trainer to modegraph")
     start = prepare(settings)
     alignment = Alignment(settings.beta, 2, None, settings.label_smoothing or None)

@@ -133,7 +133,7 @@ def form_of_rows(source: Path) -> AnswerForm | None:
     return form_of(str(instructions))
 
 
-def holds_responses(file: Path) -> bool:
+def contains_responses(file: Path) -> bool:
     """Whether the first row of a file has scored responses, not a pair; UserError for a file without rows."""
     for _, values in read_jsonl(file):
         return "responses" in values

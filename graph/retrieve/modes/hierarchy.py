@@ -55,7 +55,7 @@ def node_scores(index: Index, query_D: Floats) -> Floats:
 def nodes_in(
     index: Index, rows_k: Ints, scores_k: Floats
 ) -> tuple[tuple[Scored[Passage], ...], tuple[Scored[Summary], ...]]:
-    """The passages and the summaries among the given nodes, each in their order, with their scores."""
+    """The passages among the given nodes, and the summaries among them, in the order of the nodes and with their scores."""
     passages = len(index.data.passage_ids)
     pairs = list(zip(rows_k.tolist(), scores_k.tolist(), strict=True))
     return (

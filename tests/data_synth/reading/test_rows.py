@@ -527,6 +527,11 @@ def test_a_question_may_have_a_single_answer(tmp_path: Path) -> None:
     assert [each.answers for each in read_set(folder).questions] == [("Ida Corrow",)]
 
 
+def test_a_set_in_the_working_directory_has_its_folders_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(write_set(tmp_path / "isles", isles()))
+    assert read_set(Path()).name == "isles"
+
+
 @pytest.mark.parametrize("key", ["kind", "type"])
 def test_a_question_marked_unanswerable_has_no_answers(key: str, tmp_path: Path) -> None:
     folder = write_set(tmp_path / "isles", isles())

@@ -70,13 +70,13 @@ def with_adapter(base: Path, adapter: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def adapter_on_base(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
-    """A server of the base with the adapter, as `with_adapter` yields it."""
+    """What `with_adapter` yields for a server of the base with the adapter."""
     yield from with_adapter(files / "base.gguf", files / "adapter.gguf", monkeypatch)
 
 
 @pytest.fixture
 def adapter_on_merged(files: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scale]:
-    """A server of the merged model with the adapter applied again, as `with_adapter` yields it."""
+    """What `with_adapter` yields for a server of the merged model with the adapter applied again."""
     yield from with_adapter(files / "merged.gguf", files / "adapter.gguf", monkeypatch)
 
 

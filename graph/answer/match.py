@@ -4,6 +4,7 @@ Every metric takes an answer and the accepted answers (aliases), and returns a s
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ from graph.text.word_forms import MARKS, UNSPACED
 
 HOTPOT_LABELS = frozenset({"yes", "no", "noanswer"})
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-_WORD = re.compile(rf"[{UNSPACED}]|(?:(?![{UNSPACED}])\w|[{MARKS}])+")
+_WORD = re.compile(rf"[{UNSPACED}]|−?(?:(?![{UNSPACED}])\w|[{MARKS}])+|[^\w\s]")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -86,12 +87,13 @@ def contains_answer(answer: str, golds: Sequence[str]) -> float:
 
 
 def match_words(text: str) -> list[str]:
-    """The words of a text, normalised and without any punctuation; in scripts without spaces, each character is a word.
+    """The words of a text, normalised and without any punctuation; a symbol, and each character in scripts without spaces, is a word.
 
-    >>> match_words("The “Grey-Heron”"), match_words("東京都 2020")
-    (['greyheron'], ['東', '京', '都', '2020'])
+    >>> match_words("The “Grey-Heron”"), match_words("東京都 2020"), match_words("−5 °C, €20")
+    (['greyheron'], ['東', '京', '都', '2020'], ['−5', '°', 'c', '€', '20'])
     """
-    return _WORD.findall(normalise(text.replace("’", "'")))
+    words = _WORD.findall(normalise(text.replace("’", "'")))
+    return [word for word in words if len(word) > 1 or not unicodedata.category(word).startswith("P")]
 
 
 def word_f1(left: Sequence[str], right: Sequence[str]) -> float:

@@ -230,7 +230,8 @@ def format_answer(reason: str, answer: str) -> str:
 def parse_answer(text: str, form: AnswerForm = "reasoned") -> ParsedAnswer:
     """Parse "###Reason: … ###Answer: …", ignoring a thinking block before it.
 
-    The answer is the first answer section that is not empty, else the text before the first marker; the reason is all other text.
+    The answer is the first answer section that is not empty, else the text before the first marker; the reason is all other text. (Answers as users
+    see them begin with that text, because a stream shows it before the marker arrives: serve/pipeline.py.)
     Well formed means one of each marker, text after each, and an answer of one line. In the form "quoted", the parts are in reverse order;
     in "cited", one line that ends with a citation is well formed. In both, one line that states that there is no answer is also well formed.
     """

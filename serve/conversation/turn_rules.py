@@ -55,8 +55,8 @@ _REQUEST_PHRASES = frozenset({"explain that", "explain it", "go on", "tell me mo
 }
 _LANGUAGE_MARKERS = _set("in into please to use")
 """Words without which the name of a language probably means a people ("And the Dutch?")."""
-_MAX_COUNT_DIGITS = 3
-"""The largest number of digits of a count ("in 100 words"); a longer number may be a year."""
+_COUNTED = _set("bullet bullets paragraphs points sentence sentences words")
+"""Words before which a number is a count ("in 100 words"); elsewhere it may belong to a name ("table 2")."""
 
 
 def intent(text: str) -> Intent:
@@ -74,7 +74,7 @@ def intent(text: str) -> Intent:
     if phrase == "got it" or (_made_of(words, _REMARK, _REMARK_FILLERS) and "?" not in text):
         return "remark"
     required = _REQUEST | _LANGUAGES if _asks_for_language(words) else _REQUEST
-    others = [word for word in words if not (word.isdecimal() and len(word) <= _MAX_COUNT_DIGITS)]
+    others = [word for word, following in pairwise([*words, ""]) if not (word.isdecimal() and following in _COUNTED)]
     is_request = phrase in _REQUEST_PHRASES or _made_of(others, required, _REQUEST_FILLERS | _LANGUAGES)
     return "request" if is_request else "question"
 

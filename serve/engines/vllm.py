@@ -152,7 +152,13 @@ class VllmModel(OpenAIModel):
 
     def __init__(self, name: str, server: CommandServer, served_as: str) -> None:
         super().__init__(name, server.url, server.key, served_as, IN_FLIGHT, REPLY_TIMEOUT_S)
+        self._server = server
         weakref.finalize(self, server.close)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the server's process has ended, so that the model has to be opened again."""
+        return self._server.has_ended
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakValueDictionary()
@@ -166,7 +172,7 @@ def open_vllm(target: str) -> VllmModel:
     """
     key = (resolve(target), default_python())
     model = _OPEN.get(key)
-    if model is None:
+    if model is None or model.has_ended:
         model = _OPEN[key] = _start_model(target)
     return model
 

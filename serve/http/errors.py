@@ -1,6 +1,6 @@
 """Errors in the form that OpenAI's clients expect: {"error": {"message", "type", "param", "code"}} and a status.
 
-No message contains a key or an internal address; only the text of a UserError that the request caused is passed on unchanged.
+No message contains a key or an internal address. The text of a UserError is passed on unchanged, unless it is about a service or a damaged file.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ def test_an_exported_adapter_is_applied_to_the_base_that_its_record_names(tmp_pa
 
 def test_fields_that_llama_cpp_would_ignore_are_refused_unless_they_change_nothing() -> None:
     extra, request_body = LlamaSpec(Path("m.gguf"), "m", {}).extra("m"), {"model": "mine", "max_completion_tokens": 5}
-    for field, neutral in (("include_reasoning", True), ("return_tokens_as_token_ids", False), ("min_tokens", 0)):
+    for field, neutral in (("include_reasoning", True), ("return_token_ids", False), ("min_tokens", 0)):
         assert llama_body({**request_body, field: neutral}, extra, "m")["max_tokens"] == 5
         with pytest.raises(ApiError, match=f"{field}: llama.cpp has no such field") as problem:
             llama_body({**request_body, field: not neutral}, extra, "m")

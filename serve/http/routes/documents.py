@@ -283,6 +283,8 @@ def _audit(
     finally:
         if result.cancel():
             record(outcome)
+        elif result.done():
+            record(_outcome(result.exception()))
         else:
             result.add_done_callback(lambda ended: record(_outcome(ended.exception())))
 

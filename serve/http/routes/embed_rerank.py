@@ -45,13 +45,14 @@ class EmbeddingsRequest(StrictModel):
 
     def texts(self) -> list[str]:
         """The texts; ApiError 422 for an empty or too long list, 400 for tokens."""
-        texts = [self.input] if isinstance(self.input, str) else self.input
+        items = [self.input] if isinstance(self.input, str) else self.input
+        texts = [item for item in items if isinstance(item, str)]
+        if len(texts) < len(items):
+            raise not_supported("input", "the server cannot tell which tokenizer produced the tokens; send text")
         if not 1 <= len(texts) <= MAX_TEXTS:
             message = f"input: the list has {len(texts):,} items; a request may have 1 to {MAX_TEXTS}"
             raise ApiError(422, "bad_value", message, "input")
-        if not all(isinstance(text, str) for text in texts):
-            raise not_supported("input", "the server cannot tell which tokenizer produced the tokens; send text")
-        return [text for text in texts if isinstance(text, str)]
+        return texts
 
 
 class Embedding(BaseModel):

@@ -44,6 +44,9 @@ def test_exact_match_accepts_any_gold_answer():
         ("हिन्दी में", "हिन", 0.0),
         ("It was “1911” – so", "1911", 1.0),
         ("I don’t know", "don't", 1.0),
+        ("It is −5 °C", "5 °C", 0.0),
+        ("¥500", "€500", 0.0),
+        ("The sign is ♭.", "♭", 1.0),
     ],
 )
 def test_containment_works_in_other_scripts_and_with_their_punctuation(answer, gold, contained):

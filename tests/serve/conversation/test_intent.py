@@ -46,7 +46,7 @@ def test_a_request_about_the_last_answer_is_recognised(text: str) -> None:
         "List the ferries", "And in 2023?", "When was that?", "Which language?", "Translate the Lament", "What is the second sentence of the law?", "?",
         "Is that right?", "Who is right?", "No, the other one", "Yes, the ferry", "Thanks. And who built it?", "Was it a long list?", "How short is it?",
         "What about the French?", "Is there a table?", "", "thanks " * 99, "Good grief, what happened?", "Is it good?", "Right?", "Good?",
-        "And in 1911?", "And again in 1911?", "List 3 ferries", "5?", "And the Dutch?", "Or the Spanish?", "the Welsh?", "And the Italian one?", "And to the French?",
+        "And table 3?", "Please explain form 8 in detail", "Summarize point 3", "And in 1911?", "And again in 1911?", "List 3 ferries", "5?", "And the Dutch?", "Or the Spanish?", "the Welsh?", "And the Italian one?", "And to the French?",
     ],
 )  # fmt: skip
 def test_anything_else_is_a_question(text: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import socket
 import threading
 from pathlib import Path
@@ -266,6 +267,14 @@ def test_a_change_that_is_stored_but_not_in_use_is_reported_as_such_and_can_be_r
         ("delete", "done"),
         ("add", "done"),
     ]
+
+
+def test_a_change_that_the_audit_log_cannot_record_is_reported_as_an_error(isles: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "audit"
+    folder.mkdir()
+    with serving(isles, None, writable=True, audit_log=str(folder / "audit.jsonl")) as running:
+        shutil.rmtree(folder)
+        assert running.post("/v1/documents", json={"documents": [NEW]}).status_code == 500
 
 
 def test_the_audit_log_records_the_outcome_of_a_change_whose_client_disconnects_while_it_is_applied(

@@ -35,6 +35,7 @@ def test_embeddings_are_the_vectors_of_the_indexs_encoder(stack: Stack, form: st
     [
         ({"input": [1, 2]}, 400, "input is not supported: the server cannot tell"),
         ({"input": [[1, 2], [3]]}, 400, "input is not supported: the server cannot tell"),
+        ({"input": [1] * 300}, 400, "input is not supported: the server cannot tell"),
         ({"input": []}, 422, "input: the list has 0 items; a request may have 1 to 256"),
         ({"input": ["a", " "]}, 400, "input.1: the text is empty"),
         ({"input": ["a", "b" * 8001]}, 400, "input.1: the text has 8,001 characters; the limit is 8,000"),

@@ -13,6 +13,8 @@ from graph.text.bm25 import terms_of
 from graph.text.prompting import quote
 from graph.text.word_forms import UNSPACED
 
+CACHED_PASSAGES = 2048
+"""How many passages are cached in the form in which they are searched, since every question about a document searches all of its passages."""
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
@@ -26,6 +28,12 @@ def plain(text: str) -> str:
     while text != previous:
         # Removing a marker may join the characters around it into a new one.
         previous, text = text, check_citations(text.replace(REASON[:3], ""), 0).text
+    return " ".join(text.split())
+
+
+@lru_cache(maxsize=CACHED_PASSAGES)
+def one_line(text: str) -> str:
+    """A text with single spaces instead of other white space."""
     return " ".join(text.split())
 
 

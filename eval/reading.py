@@ -128,12 +128,14 @@ def gold_tasks(
     return tasks
 
 
-def report_left_out(source: ReadingSet, questions: Sequence[ReadingQuestion], tasks: Sequence[ReadingTask]) -> None:
-    """Print how many questions `gold_tasks` left out, if any; UserError if it left out all."""
-    left_out = f"{source.name}: {len(questions) - len(tasks):,} of {len(questions):,} questions left out: {NO_GOLD}"
-    if not tasks:
-        raise UserError(left_out, "questions with gold_ids", "add them, or read retrieved passages with --index")
-    if len(tasks) < len(questions):
+def report_left_out(
+    source: ReadingSet, questions: Sequence[ReadingQuestion], remaining: Sequence[ReadingTask | ReadingQuestion]
+) -> None:
+    """Print how many questions were left out for lack of gold passages, if any; UserError if all were."""
+    left_out = f"{source.name}: {len(questions) - len(remaining):,} of {len(questions):,} questions left out: {NO_GOLD}"
+    if not remaining:
+        raise UserError(left_out, "questions with gold_ids", "add them; only `eval reading --index` does without")
+    if len(remaining) < len(questions):
         say(left_out)
 
 

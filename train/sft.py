@@ -137,8 +137,6 @@ SizeOf = Callable[[Sequence[TokenizedGroup]], float]
 class SftTrainer(GroupTrainer):
     """A trainer over groups; its dev figures are the exact mean of −log π and those of `measure`, from answers to dev rows."""
 
-    loss_is_scaled_for_ga = True
-
     def __init__(
         self,
         logps_of: LogpsOf,
@@ -148,6 +146,8 @@ class SftTrainer(GroupTrainer):
         **arguments: Any,
     ) -> None:
         super().__init__(logps_of, **arguments)
+        # `compute_loss` divides by the size of the step, so the Trainer must not divide by the accumulation.
+        self.model_accepts_loss_kwargs = True
         self.loss_of, self.size_of, self.measure = loss_of, size_of, measure
         self._dev_losses: list[tuple[float, int]] = []
 

@@ -206,6 +206,7 @@ CLAIMS: Form[ClaimRow] = Form(
 )
 LABELLED_CLAIMS: Form[ClaimRow] = replace(
     CLAIMS,
+    name="labelled claims",
     title="Sentences checked against passages, labelled by people",
     about=(
         "Sentences that people or models wrote, each with the passages that it is checked against and whether they support it (`supported`). A "

@@ -18,6 +18,8 @@ from graph.errors import UserError
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
 
+JOINED_FROM = "Joined from"
+
 
 def split_questions(
     file: Path, corpus: Path, counts: Mapping[str, int], seed: int, anew: bool = False
@@ -71,7 +73,7 @@ def join_rows(folders: Sequence[Path]) -> tuple[Form[Any], Iterator[Any]]:
 def joined_origin(folders: Sequence[Path], form: Form[Any]) -> dict[str, str]:
     """The origin of joined rows: what the summaries of the folders state, with all values of each entry, and the names of the folders.
 
-    If only some of the folders are split by passages, the joined rows count as split by questions. UserError for relevance rows of several
+    Unless all folders state the same split, the joined rows count as split by questions. UserError for relevance rows of several
     encoders, whose features differ.
     """
     origins = [stated_origin(folder) for folder in folders]
@@ -80,12 +82,14 @@ def joined_origin(folders: Sequence[Path], form: Form[Any]) -> dict[str, str]:
     }
     if form is RELEVANCE and len(encoders) > 1:
         listed = ", ".join(f"{folder} with {encoder[:14]}" for encoder, folder in encoders.items())
-        raise UserError(f"relevance rows of several encoders ({listed})", "one encoder", "make them with one encoder")
+        was_joined = any("Encoder" not in origin and JOINED_FROM in origin for origin in origins)
+        remedy = "join the original folders again" if was_joined else "make them with one encoder"
+        raise UserError(f"relevance rows of several encoders ({listed})", "one encoder", remedy)
     values = {key: dict.fromkeys(o[key] for o in origins if key in o) for key in chain.from_iterable(origins)}
     joined = {key: "; ".join(of_key) for key, of_key in values.items()}
-    if len(values.get(SPLIT_BY, ())) > 1:
+    if len({origin.get(SPLIT_BY) for origin in origins}) > 1:
         joined[SPLIT_BY] = "questions"
-    return joined | {"Joined from": ", ".join(folder.absolute().name for folder in folders)}
+    return joined | {JOINED_FROM: ", ".join(folder.absolute().name for folder in folders)}
 
 
 def files_of(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from data_synth.contexts import task_of
 from data_synth.rows import Draft, Dropped
-from data_synth.texts import contains_answer, count_words, plain, words_of
+from data_synth.texts import CACHED_PASSAGES, contains_answer, count_words, one_line, plain, words_of
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
 from graph.text.bm25 import terms_of
@@ -33,8 +33,8 @@ LEAK = "reasoning says that the answer was given"
 WITHOUT_ANSWER = "no sentence of evidence or context contains the answer"
 
 CHOICES = (frozenset({"yes", "no", "maybe"}), frozenset({"true", "false"}))
-CACHED_PASSAGES, CACHED_SENTENCES = 2048, 16_384
-"""The sizes of the caches of split passages and of sentences' terms, since every question about a document searches all of it."""
+CACHED_SENTENCES = 16_384
+"""How many sentences' terms are cached."""
 SPAN_WORDS = 12
 MAX_REASON_TOKENS = 256
 COPY_RATIO = 0.9
@@ -140,7 +140,7 @@ def cite(sentence: str, numbers: Iterable[int]) -> str:
 
 def containing_excerpts(statement: Statement, excerpts: Sequence[Excerpt]) -> list[int]:
     """The numbers of the excerpts that contain a statement."""
-    return [n for n, excerpt in enumerate(excerpts, start=1) if _one_line(statement.quote) in _one_line(excerpt.text)]
+    return [n for n, excerpt in enumerate(excerpts, start=1) if one_line(statement.quote) in one_line(excerpt.text)]
 
 
 def closest_statements(
@@ -203,7 +203,7 @@ def check_reason(completion: Completion, draft: Draft) -> str | Dropped:
         return Dropped(EMPTY)
     if normalise_answer(parsed.answer) not in {normalise_answer(answer) for answer in draft.question.answers}:
         return Dropped(WRONG)
-    if SequenceMatcher(None, _one_line(reason).lower(), _one_line(draft.question.text).lower()).ratio() >= COPY_RATIO:
+    if SequenceMatcher(None, one_line(reason).lower(), one_line(draft.question.text).lower()).ratio() >= COPY_RATIO:
         return Dropped(COPY)
     if _LEAK.search(reason):
         return Dropped(LEAK)
@@ -223,7 +223,3 @@ def normalise_answer(text: str) -> str:
 def units_of(passage: Passage | Excerpt) -> tuple[Unit, ...]:
     """The sentences and table rows of a passage, without its headings."""
     return tuple(unit for unit in split_units(passage.text, passage.header) if unit.kind != "heading")
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -315,7 +315,7 @@ def refers_to_unnamed(question: str) -> bool:
     >>> refers_to_unnamed("When did they build it?"), refers_to_unnamed("Which US yard runs the IT of the Lantern?")
     (True, False)
     """
-    return _REFERENCE.search(_ACRONYM.sub("", question)) is not None
+    return _REFERENCE.search(question if question.isupper() else _ACRONYM.sub("", question)) is not None
 
 
 def sentence_prompt(passage: Passage | Excerpt, sentence: Unit) -> str:

@@ -47,12 +47,11 @@ class Mentions:
         return sp.csr_array((data.passage_proposition_PN @ data.proposition_entity_NE).T)
 
     @cached_property
-    def documents_by_title(self) -> dict[str, tuple[int, ...]]:
+    def documents_by_title(self) -> dict[str, list[int]]:
         """The documents with each title, by its `title_key`."""
-        documents: dict[str, tuple[int, ...]] = {}
+        documents: dict[str, list[int]] = {}
         for row, title in enumerate(self.index.data.document_titles):
-            key = title_key(title)
-            documents[key] = (*documents.get(key, ()), row)
+            documents.setdefault(title_key(title), []).append(row)
         return documents
 
     @cached_property

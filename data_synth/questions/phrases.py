@@ -248,6 +248,8 @@ _MEASURE = re.compile(
 _SIZE = re.compile(
     r"is (?:about |some )?(?P<value>\d[\d,.]*)(?P<unit> ?[a-zA-Z]+) (?P<what>long|high|tall|wide|deep)\b"
 )
+_RANGE = re.compile(r" ?(?:[–—-]|to|or) ?\d")
+"""The rest of a range, after its first number."""
 _AMOUNT = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|0\.\d+|\d+(?:\.(?!\d{3}$)\d+)?")
 _LARGER = {"long": "longer", "high": "higher", "tall": "taller", "wide": "wider", "deep": "deeper"}
 _NO_EVENTS = frozenset(["born", "named", "called", "known"])
@@ -332,7 +334,7 @@ def _measures(predicate: str) -> Iterator[Value]:
 def _size(match: re.Match[str], question: str, smaller: str, larger: str) -> Iterator[Value]:
     number, unit = match["value"].rstrip(".,"), match["unit"] or ""
     amount = amount_of(number)
-    if amount is not None:
+    if amount is not None and not _RANGE.match(match.string, match.end()):
         attribute = f"{match['what']} {unit.strip()}"
         yield Value(
             f"{number}{unit}", amount, attribute, question, f"{smaller}, {{}} or {{}}?", f"{larger}, {{}} or {{}}?"

@@ -21,16 +21,17 @@ _NO_NOUN = re.compile(
 )
 _NUMBER = re.compile(r"(?P<sign>-?)(?P<number>\d[\d,.]*)(?P<unit>(?: ?[^\W\d_]\S*| ?[%‰°€£$]\S*)?)")
 _YEAR, _YEARS_HEADER = re.compile(r"1\d{3}|20\d\d"), re.compile(r"^year\b|(?<!per )\byear$")
-_TOTAL = re.compile(
-    r"\b(?:sub-?totals?|totals?|sum|averages?|mean|median|all|overall|combined|others?|rest)\b", re.IGNORECASE
-)
-"""Names of rows that summarise other rows."""
+_SUMMARY_WORD = r"\b(?:sub-?totals?|totals?|sum|averages?|mean|median|all|overall|combined|others?|rest)\b"
+_MAY_SUMMARISE = re.compile(_SUMMARY_WORD, re.IGNORECASE)
+"""Names of rows that may summarise other rows: "Total", "All springs", but also "All Saints"."""
+_SUMMARISES = re.compile(rf"\W*(?:grand )?{_SUMMARY_WORD}(?:\W+\d{{4}})?\W*", re.IGNORECASE)
+"""Names of rows that certainly do: "Total", "**Grand total**", "Total (2023)"."""
 _EMPTY_CELLS = frozenset({"", "-", "–", "—", "n/a", "?"})
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The rows of a table in one passage, without those that summarise others."""
+    """The rows of a table in one passage; questions are about `rows`, those that cannot summarise others."""
 
     document: int
     passage: int
@@ -38,6 +39,8 @@ class _Table:
     headers: tuple[str, ...]
     rows: tuple[tuple[str, tuple[str, ...]], ...]
     """The text of each row and its cells, "" for an empty one."""
+    possible_summaries: tuple[tuple[str, ...], ...]
+    """The cells of each row that may summarise others."""
     is_regular: bool
     """Whether the headers are distinct and not empty, and a row has a cell under each; otherwise the headers may not be in the order of the table."""
 
@@ -65,10 +68,11 @@ def _tables(statements: IndexStatements) -> Iterator[_Table]:
         for units in _adjacent_rows(text, index.passage(passage).header):
             longest = max(units, key=lambda unit: len(unit.cells))
             headers = tuple(dict.fromkeys(header for unit in (longest, *units) for header, _ in unit.cells))
-            cells = ((unit.text, tuple(dict(unit.cells).get(header, "") for header in headers)) for unit in units)
-            rows = tuple((line, row) for line, row in cells if not _TOTAL.search(row[0]))
+            cells = [(unit.text, tuple(dict(unit.cells).get(header, "") for header in headers)) for unit in units]
+            rows = tuple((line, row) for line, row in cells if not _MAY_SUMMARISE.search(row[0]))
+            possible_summaries = tuple(row for _, row in cells if _MAY_SUMMARISE.search(row[0]))
             is_regular = all(headers) and len(longest.cells) == len(headers)
-            yield _Table(document, passage, title, headers, rows, is_regular)
+            yield _Table(document, passage, title, headers, rows, possible_summaries, is_regular)
 
 
 def _adjacent_rows(text: str, header: Cells) -> Iterator[list[Unit]]:
@@ -92,15 +96,15 @@ class _QuestionMaker:
     def __init__(self, statements: IndexStatements, tables: Sequence[_Table]) -> None:
         self._statements = statements
         self._rows: Counter[tuple[int, str]] = Counter()
-        """The number of rows by document and column, in all passages."""
+        """The number of rows by document and column, in all passages, without those that certainly summarise others."""
         self._cells: Counter[tuple[int, str, str]] = Counter()
         """The number of rows by document, column and cell."""
         self._keyed: Counter[tuple[int, str, str]] = Counter()
         """The number of rows by document, column and the first cell of the row."""
         for table in tables:
-            for _, cells in table.rows:
+            for cells in (*(cells for _, cells in table.rows), *table.possible_summaries):
                 for header, cell in zip(table.headers, cells, strict=True):
-                    self._rows[table.document, name_of(header)] += 1
+                    self._rows[table.document, name_of(header)] += not _SUMMARISES.fullmatch(cells[0])
                     self._cells[table.document, name_of(header), cell] += 1
                     self._keyed[table.document, name_of(header), cells[0]] += 1
 

@@ -25,7 +25,7 @@ from data_synth.reading.made_tables import made_tables
 from data_synth.reading.reading_form import reading_problems
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.rows import Dropped, ReadingRow
-from data_synth.texts import contains_answer, count_words, plain, words_of
+from data_synth.texts import CACHED_PASSAGES, contains_answer, count_words, one_line, plain, words_of
 from graph.answer.context import of_passage
 from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
@@ -52,8 +52,6 @@ LONG_CONTEXT = "the gold passages have too many words"
 NO_GOLD = "the question names no gold passage"
 NO_CONTEXT = "the question has no answer and names no passage"
 FAULTY = "the written answer fails the checks of `modegraph data validate`, for example because of a bracket in it"
-CACHED_PASSAGES = 2048
-"""How many passages are cached in the form in which they are searched, since every question about a document searches all of its passages."""
 MAX_LEXICAL = 5
 """Largest number of BM25's top passages that may be distractors of a row."""
 MAX_PARTNERS = 20
@@ -438,10 +436,10 @@ def _changed_questions(
 
 def _other_sentences(gold: Iterable[Excerpt], question: ReadingQuestion) -> Iterator[Wording]:
     """The sentences of the gold passages that are not the question's evidence, each with the title of its passage; none if the question has no evidence."""
-    evidence = [_one_line(sentence) for sentence in question.evidence]
+    evidence = [one_line(sentence) for sentence in question.evidence]
     for excerpt in gold if evidence else ():
         for unit in split_units(excerpt.text, excerpt.header):
-            text = _one_line(unit.text)
+            text = one_line(unit.text)
             if not any(text in sentence or sentence in text for sentence in evidence):
                 yield Wording.of(excerpt.title, unit.text)
 
@@ -511,17 +509,12 @@ def _row(
 
 def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
     """An evidence sentence of a gold passage as `plain` text, preferably one with the answer; without evidence, the passage's first 200 characters."""
-    text = _one_line(excerpt.text)
-    found = (sentence for sentence in question.evidence if _one_line(sentence) in text)
+    text = one_line(excerpt.text)
+    found = (sentence for sentence in question.evidence if one_line(sentence) in text)
     plain_texts = (plain(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found)
     sentences = [sentence for sentence in plain_texts if sentence]
     with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))
     return next(with_answer, sentences[0] if sentences else plain(spell_out_rows(excerpt.text, excerpt.header))[:200])
-
-
-@lru_cache(maxsize=CACHED_PASSAGES)
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 @lru_cache(maxsize=CACHED_PASSAGES)
@@ -567,8 +560,8 @@ def _reading_question(question: Question, by_source: Mapping[str, Sequence[Excer
 
 def _passage_with_quote(excerpts: Iterable[Excerpt], quoted: str) -> Excerpt | None:
     """The first excerpt that contains a quote, ignoring differences in white space."""
-    line = _one_line(quoted)
-    return next((excerpt for excerpt in excerpts if line in _one_line(excerpt.text)), None)
+    line = one_line(quoted)
+    return next((excerpt for excerpt in excerpts if line in one_line(excerpt.text)), None)
 
 
 def passage_with_answer(excerpts: Sequence[Excerpt], question: Question) -> Excerpt | None:

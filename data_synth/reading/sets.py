@@ -93,7 +93,7 @@ def read_set(folder: Path) -> ReadingSet:
 
 @lru_cache(maxsize=1024)
 def normalise_question(text: str) -> str:
-    """The words and signs of a question, without case, punctuation and extra spaces.
+    """The words and signs of a question, without case, punctuation and extra spaces: equal for repeated questions.
 
     >>> normalise_question("Who wrote  “Emma”?"), normalise_question("What is C++?")
     ('who wrote emma', 'what is c + +')
@@ -107,7 +107,10 @@ def _question(
     for key in ("id", "question"):
         if not isinstance(row.get(key), str) or not row[key].strip():
             raise UserError(f"{where}: {key!r} is {row.get(key)!r}", "a non-empty string", "add the field")
-    row = {"answers": [row["answer"]], **row} if "answer" in row else row
+    if not isinstance(row.get("answer"), str | None):
+        raise UserError(f"{where}: 'answer' is {row['answer']!r:.80}", "a string", "fix the row")
+    if row.get("answer") and not row.get("answers"):
+        row = {**row, "answers": [row["answer"]]}
     for key in ("answers", "gold_ids", "context_ids"):
         if not isinstance(row.get(key, []), list) or not all(isinstance(item, str) for item in row.get(key, [])):
             raise UserError(f"{where}: {key!r} is {row[key]!r:.80}", "a list of strings", "fix the row")
@@ -116,7 +119,7 @@ def _question(
         if passage_id not in passages:
             found = f"{where}: no passage {passage_id!r} in {CORPUS}"
             raise UserError(found, f"ids of passages in {CORPUS}", "fix the row")
-    split = row.get("split") or split_by_hash(normalise_question(row["question"]))
+    split = row.get("split") or split_by_hash(" ".join(re.findall(r"\w+", row["question"].casefold())))
     if str(split) not in SPLIT_OF:
         raise UserError(f"{where}: split {split!r}", f"one of {', '.join(SPLIT_OF)}", "fix the row")
     try:

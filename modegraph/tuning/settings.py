@@ -104,7 +104,7 @@ class TuneSettings(Settings):
     max_length_tokens: int = Field(
         default=1536, ge=64, description="longest training row, in tokens; longer ones are left out"
     )
-    seed: int = Field(default=0, ge=0, description="seed of every random choice")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="seed of every random choice")
 
     @model_validator(mode="after")
     def _one_source_of_questions(self) -> TuneSettings:

@@ -23,6 +23,7 @@ from eval.reading import (
     answers_json,
     gold_tasks,
     pick_questions,
+    report_left_out,
     score_text,
     unanswerable_tasks,
 )
@@ -265,11 +266,16 @@ class GeneralSet:
 
 
 def general_set(settings: TuneSettings, documents: Sequence[Document]) -> GeneralSet | None:
-    """The reading set in the settings or modegraph's examples, in halves; None if there is neither. UserError if the half for testing has no questions."""
+    """The reading set in the settings or modegraph's examples, in halves; None if there is neither. Answerable questions without gold passages are left out.
+
+    UserError if no questions are left, or none in the half for testing.
+    """
     source = read_set(Path(settings.general)) if settings.general is not None else short_examples(documents)
     if source is None:
         return None
-    general = halves(source, settings.seed)
+    usable = tuple(each for each in source.questions if each.gold_ids or not each.is_answerable)
+    report_left_out(source, source.questions, usable)
+    general = halves(replace(source, questions=usable), settings.seed)
     if not general.measured.questions:
         found = f"general = {settings.general or source.name}: no question has all its passages in the half that the models are tested on"
         raise UserError(found, "at least one such question", "add questions about single passages")

@@ -237,8 +237,12 @@ def test_a_killed_process_is_resumed(adapter: Path, data: Path, tmp_path: Path) 
     others = tmp_path / "data"
     others.mkdir()
     write_jsonl(others / "train.jsonl", (preference_to_json(preference(number)) for number in range(11)))
-    for change in ({"learning_rate": 1e-3}, {"data": str(others)}, {"save_steps": None}):
-        with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+    for change, found in (
+        ({"learning_rate": 1e-3}, "other learning_rate. Expected"),
+        ({"data": str(others)}, "other data, dev. Expected"),
+        ({"save_steps": None}, "save_steps. Expected"),
+    ):
+        with pytest.raises(UserError, match=f"an interrupted run with {found} the same settings and inputs"):
             train(killed.model_copy(update=change))
     assert (tmp_path / "killed.partial" / "checkpoints" / f"checkpoint-{SAVE_STEPS}").is_dir()
     train(killed)
@@ -260,9 +264,9 @@ def test_rows_changed_in_place_are_detected(base: Path, tmp_path: Path, monkeypa
         patched.setattr(ProgressCallback, "on_log", interrupt)
         with pytest.raises(KeyboardInterrupt):
             train_sft(settings)
-    for file, count in (("dev.jsonl", 2), ("train.jsonl", 9)):
+    for file, count, name in (("dev.jsonl", 2, "dev"), ("train.jsonl", 9, "data")):
         write_jsonl(rows / file, (preference_to_json(preference(number)) for number in range(count)))
-        with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+        with pytest.raises(UserError, match=f"an interrupted run with other {name}. Expected"):
             train_sft(settings)
         (rows / file).unlink()
 
@@ -275,7 +279,7 @@ def test_a_reference_changed_in_place_is_detected(
     interrupt_at(STOP_STEP, monkeypatch, lambda: train_once(settings))  # type: ignore[arg-type]
     config = json.loads((reference / "config.json").read_text())
     (reference / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.5}))
-    with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+    with pytest.raises(UserError, match=r"an interrupted run with other reference\. Expected"):
         train_once(settings)  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ import torch
 
 from graph.config import parse_settings
 from graph.errors import UserError
-from train.run.settings import DpoSettings, MsSettings, SftSettings, TinySettings
+from train.run.settings import DpoSettings, MsSettings, SelectorSettings, SftSettings, TinySettings, VerifierSettings
 
 REQUIRED = {"model": "m", "data": "d", "output": "o"}
 
@@ -54,9 +54,13 @@ def test_auto_precision_is_bfloat16_where_the_machine_computes_in_it(
     assert settings.precision == ("bfloat16" if torch.cuda.is_available() else precision)
 
 
-def test_seeds_that_numpy_refuses_are_refused_by_tiny_too() -> None:
-    with pytest.raises(UserError, match="seed = -1"):
-        parse_settings(TinySettings, {"texts": "t", "output": "o", "seed": -1}, "tiny.yaml")
+@pytest.mark.parametrize(
+    ("kind", "source"), [(TinySettings, "texts"), (SelectorSettings, "data"), (VerifierSettings, "data")]
+)
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seeds_that_numpy_refuses_are_refused_for_small_models_too(kind: Any, source: str, seed: int) -> None:
+    with pytest.raises(UserError, match=f"seed = {seed}"):
+        parse_settings(kind, {source: "t", "output": "o", "seed": seed}, "small.yaml")
 
 
 def test_the_error_for_a_missing_output_names_it() -> None:

@@ -64,7 +64,7 @@ def updates(
 def evaluations(settings: TrainSettings, steps: int) -> tuple[int, int]:
     """(passes over the dev rows, sets of answers to dev prompts) of a run of `steps` steps, the evaluation at its end included."""
     if isinstance(settings, SftSettings) and settings.eval_steps is not None:
-        passes = steps // settings.eval_steps + 1
+        passes = math.ceil(steps / settings.eval_steps) + 1  # the Trainer also evaluates after the last step
         return passes, passes
     if isinstance(settings, PreferenceSettings) and settings.sample_steps is not None:
         return 1, steps // settings.sample_steps

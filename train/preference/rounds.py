@@ -19,6 +19,7 @@ from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
 from data_synth.responses.responses import PROMPTS_AT_ONCE, SampledTexts, sample_texts
 from data_synth.responses.rewards import RESPONSES, REWARDS, gold_reward
 from data_synth.rows import Dropped, ResponseRow, Sampling, response_to_json
+from data_synth.texts import count_words
 from graph.answer.prompt import NOT_FOUND, is_no_answer
 from graph.answer.template import prompt_ids
 from graph.errors import UserError
@@ -208,7 +209,7 @@ def figures_of(rows: Sequence[ResponseRow], weights: Mapping[str, float]) -> dic
         "reward": fmean(reward for row in rows for reward in combine_rewards(row, weights)),
         "right": fmean(value == 1 for row in rows for value in row.rewards["correct"]),
         "cut": sum(len(row.cut) for row in rows) / len(responses),
-        "words": fmean(len(text.split()) for text in responses),
+        "words": fmean(map(count_words, responses)),
     }
 
 

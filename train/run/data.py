@@ -127,7 +127,8 @@ def form_of_rows(source: Path) -> AnswerForm | None:
     file = source / "train.jsonl"
     _, first = next(read_jsonl(file), (0, {})) if file.is_file() else (0, {})
     try:
-        instructions = (first.get("prompt") or first["messages"])[0]["content"]
+        prompt = first.get("prompt") or first["messages"]
+        instructions = prompt if isinstance(prompt, str) else prompt[0]["content"]
     except (KeyError, IndexError, TypeError):
         return None
     return form_of(str(instructions))

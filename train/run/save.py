@@ -70,7 +70,7 @@ def fresh_folder(output: Path, resumable: bool = False, about: Mapping[str, Any]
     check_output(output)
     partial = output.with_name(output.name + ".partial")
     if not resumable and (partial / CHECKPOINTS / SETTINGS).exists():
-        raise _other_run(partial)
+        raise _other_run(f"{partial}: an interrupted run with save_steps")
     if not is_main_process():
         yield partial
         return
@@ -106,17 +106,25 @@ def check_same_run(folder: Path, settings: Settings, origin: Mapping[str, str]) 
     description_file = folder / CHECKPOINTS / SETTINGS
     run = {"settings": settings.recorded(), "made from": dict(origin)}
     description = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
-    if description_file.exists() and description_file.read_text(encoding="utf-8") != description:
-        raise _other_run(folder)
+    if description_file.exists():
+        earlier = yaml.safe_load(description_file.read_text(encoding="utf-8"))
+        if names := _differences(earlier, yaml.safe_load(description)):
+            same_version = all(earlier[part].keys() == values.keys() for part, values in run.items())
+            started = "" if same_version else ", or by another version of modegraph"
+            raise _other_run(f"{folder}: an interrupted run with other {', '.join(names)}{started}")
     if is_main_process():
         description_file.parent.mkdir(parents=True, exist_ok=True)
         write_text(description_file, description)
 
 
-def _other_run(folder: Path) -> UserError:
-    found = f"{folder}: an interrupted run with other settings, data or weights"
-    expected = "the same settings, data and weights, to resume it"
-    return UserError(found, expected, "remove the folder, or set another output")
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """The names whose values differ between the descriptions of two runs: settings, then what the runs are made from."""
+    pairs = [(one[part], other[part]) for part in one]
+    return list(dict.fromkeys(name for a, b in pairs for name in a | b if a.get(name) != b.get(name)))
+
+
+def _other_run(found: str) -> UserError:
+    return UserError(found, "the same settings and inputs, to resume it", "remove the folder, or set another output")
 
 
 def _is_complete(checkpoint: Path) -> bool:

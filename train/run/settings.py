@@ -397,7 +397,7 @@ class SelectorSettings(Settings):
     max_leaves: int = Field(default=8, ge=2, description="maximum number of leaves in a tree")
     min_examples_per_leaf: int = Field(default=40, ge=1, description="minimum number of examples in a leaf")
     l2: float = Field(default=1.0, ge=0, description="L2 penalty on the leaves")
-    seed: int = Field(default=0, ge=0, description="seed of every random choice")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="seed of every random choice")
     hop: HopSettings = Field(HopSettings(), description="the questions of `size: hop`")
 
 
@@ -433,4 +433,4 @@ class VerifierSettings(Settings):
     max_leaves: int = Field(default=12, ge=2, description="maximum number of leaves in a tree")
     min_examples_per_leaf: int = Field(default=30, ge=1, description="minimum number of examples in a leaf")
     l2: float = Field(default=1.0, ge=0, description="L2 penalty on the leaves")
-    seed: int = Field(default=0, ge=0, description="seed of every random choice")
+    seed: int = Field(default=0, ge=0, lt=2**32, description="seed of every random choice")

@@ -89,6 +89,7 @@ function verdictOf({ answer, reason, retrieval, checked, unsupported, not_checke
   if (checked === null) return { kind: "unchecked", name: "Not checked", why: "The check is off." };
   if (marked) return { kind: "unsupported", name: "Not supported", why: `The passages do not seem to support ${marked} of ${sentences(checked)}.` };
   if (!checked) return unchecked.length ? { kind: "unchecked", name: "Not checked", why: "No sentence could be judged." } : null;
+  if (checked === unsupported.length) return null;  // all were left out, which the notes say
   const passed = `check found nothing unsupported in ${sentences(checked - unsupported.length)}. It is a cheap check, not proof.`;
   if (!unchecked.length) return { kind: "checked", name: "Checked", why: `The ${passed}` };
   return { kind: "partly", name: "Partly checked", why: `${sentences(unchecked.length)} could not be judged; the ${passed}` };

@@ -76,8 +76,8 @@ export function startAsk(choices) {
       placeForm(true);
       question.value = "";
       grow(question);
-    }
-    byId("duel").replaceChildren();
+      byId("duel").replaceChildren();
+    } else restart();  // a search replaces the previous one, and the opened conversation
     showRunning(true);
     const current = (latest = Symbol(text));
     await Promise.allSettled(columns.map((column) => column.ask(text, options)));
@@ -114,10 +114,9 @@ export function startAsk(choices) {
     else ask();
   });
   question.addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.keyCode !== 13 || event.shiftKey) return;  // 229 for an Enter that confirms an input method's conversion
     event.preventDefault();
-    if (running) columns.forEach((column) => column.stop());
-    ask();
+    if (!event.repeat) ask();
   });
   question.addEventListener("input", () => grow(question));
   const clear = () => {

@@ -7,10 +7,7 @@ import { Turn } from "./turn.js";
 const HISTORY_TURNS = 20;
 let columnCount = 0;
 
-/**
- * A column with its settings; `ask(question, options)` adds a turn, `stop()` ends it, and `changed()` is called when a setting changes. Without a
- * model, each search replaces the previous one.
- */
+/** A column with its settings; `ask(question, options)` adds a turn, `stop()` ends it, and `changed()` is called when a setting changes. */
 export class Column {
   constructor(choices, remove, changed) {
     columnCount += 1;
@@ -63,7 +60,6 @@ export class Column {
     const retrieval = { ...options, ...(this.mode.value ? { mode: this.mode.value } : {}), ...this.settings?.retrieval };
     this.stop();
     this.settings?.fold();
-    if (!this.model) this.clear();
     const before = this.turns.slice(-HISTORY_TURNS).flatMap((turn) => turn.messages);
     const turn = this.add(question);
     turn.element.scrollIntoView({ block: "start" });

@@ -22,8 +22,8 @@ export class EvidenceView {
   /** The state to save, as JSON. */
   get state() {
     if (!this.found) return null;
-    const { question, passages, trace } = this.found;
-    return { question, passages, trace };
+    const { question, passages, summaries, trace } = this.found;
+    return { question, passages, summaries, trace };
   }
 
   show(evidence, citations) {
@@ -35,12 +35,13 @@ export class EvidenceView {
     const listedIds = new Set(listed.map((passage) => passage.id));
     const others = citations.filter((citation) => !listedIds.has(citation.id));
     const first = [...listed.filter((each) => each.number), ...others].sort((one, other) => one.number - other.number);
-    const rest = listed.filter((each) => !each.number);
+    const rest = [...listed, ...(evidence.summaries ?? [])].filter((each) => !numbers.has(each.id));
     const paths = el("div", { class: "paths" });
     const lists = [];
     if (first.length) lists.push(passageList(attributed.length ? "Closest to the answer, not cited by the model" : "Cited", first), paths);
     if (rest.length) lists.push(passageList(first.length ? "Also found" : "Found", rest));
-    if (!first.length) lists.push(listed.length ? paths : el("p", { class: "hint" }, "No passage was found."));
+    if (!first.length && listed.length) lists.push(paths);
+    if (!lists.length) lists.push(el("p", { class: "hint" }, "No passage was found."));
     erase(this.element);
     this.element.replaceChildren(...lists);
     this.drawing = listed.length ? { evidence, numbers, paths } : null;
@@ -87,6 +88,8 @@ export function openCitation(citation, statement) {
     location.hash = nodeAddress("summary", citation.id);
     return;
   }
+  // The text of a proposition is not that of the document.
+  if (Array.from(citation.text).length !== citation.end - citation.start) return openReader(citation);
   const spans = statement ? spansFor(citation, statement) : citation.quotes ?? [];
   const marks = spans.map(({ start, end }) => ({ start: citation.start + start, end: citation.start + end }));
   openReader({ ...citation, statement, marks });

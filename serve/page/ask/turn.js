@@ -6,6 +6,9 @@ import { post, sentence, stream } from "../shared/api.js";
 import { count, el } from "../shared/dom.js";
 import { EvidenceView } from "./evidence.js";
 
+/** As much of `text` as /v1/feedback accepts. */
+const longest = (text) => Array.from(text).slice(0, 20_000).join("");
+
 /** A turn of a conversation. `messages` are its messages in the prompts of later turns: none until there is an answer. */
 export class Turn {
   constructor(question) {
@@ -35,7 +38,7 @@ export class Turn {
     const { answer, reason, retrieval } = this.answer.reply;
     if (!answer || !retrieval?.question || retrieval.intent !== "question") return null;
     const { context_ids, mode } = retrieval;
-    return { model: this.model, text: answer, reasoning: reason, context_ids, mode };
+    return { model: this.model, text: longest(answer), reasoning: longest(reason), context_ids, mode };
   }
 
   /** The turn's state to save, as JSON. */
@@ -111,7 +114,7 @@ export class Turn {
   end(trace, usage, seconds) {
     const parts = trace ? [trace.mode, `${(trace.seconds + trace.encoder_seconds).toFixed(2)} s search`] : ["no search"];
     if (seconds !== null) parts.push(`${seconds.toFixed(1)} s answer`);
-    if (usage) parts.push(count(usage.completion_tokens, "token"));
+    if (usage?.completion_tokens) parts.push(count(usage.completion_tokens, "token"));
     this.close(parts.join(" · "));
   }
 

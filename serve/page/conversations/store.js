@@ -1,4 +1,5 @@
 // Conversations in this browser's local storage, latest first; the oldest are dropped if there are more than MAX_CONVERSATIONS or the storage is full.
+// One that is too large for the storage is not saved.
 
 const STORAGE_KEY = "modegraph-talks";
 const MAX_CONVERSATIONS = 100;
@@ -28,15 +29,12 @@ export const forgetConversation = (id) => write(savedConversations().filter((eac
 export const forgetAll = () => localStorage.removeItem(STORAGE_KEY);
 
 function write(saved) {
-  const left = [...saved];
-  for (;;) {
+  if (!saved.length) forgetAll();
+  for (let kept = saved.length; kept; kept -= 1) {
     try {
-      if (left.length) localStorage.setItem(STORAGE_KEY, JSON.stringify(left));
-      else forgetAll();
-      return;
+      return localStorage.setItem(STORAGE_KEY, JSON.stringify(saved.slice(0, kept)));
     } catch {
-      if (!left.length) return;
-      left.pop();
+      // Try without the oldest.
     }
   }
 }

@@ -14,8 +14,11 @@ export class ResponseError extends Error {
 /** The collection that the URL of the page names, or null. */
 export const collection = () => new URLSearchParams(location.search).get("collection");
 
-/** The URL path of a document. */
-export const documentPath = (source) => `v1/documents/${source.split("/").map(encodeURIComponent).join("/")}`;
+/** The URL path of a document; with "/" escaped if browsers would resolve segments "." or ".." of the source. */
+export const documentPath = (source) => {
+  const path = encodeURIComponent(source);
+  return `v1/documents/${/(^|\/)\.\.?(\/|$)/.test(source) ? path : path.replaceAll("%2F", "/")}`;
+};
 
 /** The JSON that a GET request returns. */
 export const get = async (path, values = {}) => (await getResponse(path, values)).json();
@@ -46,7 +49,7 @@ export async function* stream(path, body, signal) {
     if (done) throw new ResponseError(200, "cut_off", "the connection closed before the answer was complete.");
     const events = (buffer + value).split("\n\n");
     buffer = events.pop();
-    for (const event of events) {
+    for (const event of events.filter(Boolean)) {
       const data = event.replace(/^data: /, "");
       if (data === "[DONE]") return;
       const content = JSON.parse(data);

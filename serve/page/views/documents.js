@@ -91,7 +91,9 @@ function confirmDelete({ source, passages }, name, item) {
   const confirm = button("Delete", async () => {
     confirm.disabled = true;
     try {
-      await remove(documentPath(source));
+      await remove(documentPath(source)).catch((error) => {
+        if (error.code !== "no_such_document") throw error;
+      });
       dialog.close();
       dispatchEvent(new CustomEvent(COLLECTION_CHANGED, { detail: THIS_VIEW }));
       await openDocuments(shown(), `${name} was deleted.`);

@@ -16,7 +16,7 @@ const REASONS = {
   read_only: "this server does not accept documents",
   too_long_body: "it is too large for this server",
 };
-const queue = { waiting: [], running: 0, total: 0, done: 0, indexed: 0 };
+const queue = { waiting: [], running: 0, total: 0, done: 0 };
 let accepted = false;
 let panel = null;
 
@@ -101,7 +101,7 @@ function send(files) {
   if (!files.length) return;
   panel ??= addPanel();
   if (!queue.running) {
-    Object.assign(queue, { total: 0, done: 0, indexed: 0 });
+    Object.assign(queue, { total: 0, done: 0 });
     panel.failed.replaceChildren();
   }
   queue.waiting.push(...files);
@@ -118,7 +118,6 @@ async function work() {
       const form = new FormData();
       form.append("files", next.file, next.name);
       await upload("v1/documents/files", form);
-      queue.indexed += 1;
     } catch (problem) {
       panel.failed.append(el("li", {}, el("strong", {}, next.name), `: ${reasonOf(problem, next.name)}`));
     }
@@ -140,8 +139,8 @@ function finish() {
   const refused = panel.failed.children.length;
   panel.bar.hidden = true;
   panel.close.hidden = false;
-  panel.status.textContent = `${count(queue.indexed, "file")} indexed${refused ? `, ${refused} refused:` : "."}`;
-  if (queue.indexed) dispatchEvent(new CustomEvent(COLLECTION_CHANGED));
+  panel.status.textContent = `${count(queue.total - refused, "file")} indexed${refused ? `, ${refused} refused:` : "."}`;
+  dispatchEvent(new CustomEvent(COLLECTION_CHANGED));  // even a refused file may be stored
 }
 
 function showProgress() {

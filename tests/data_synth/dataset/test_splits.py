@@ -147,6 +147,31 @@ def test_joined_relevance_rows_state_their_encoder_and_what_their_splits_share(t
         raise run("data", "join", parts[0], parts[2], "--out", tmp_path / "out").exception
 
 
+def test_rows_joined_with_rows_of_unstated_splits_count_as_split_by_questions(tmp_path: Path) -> None:
+    rows = [relevance_to_json(row) for row in make_rows("train", 1, 0)[:2]]
+    origins = [{"Encoder": "hash", "Split by": "passages"}, {"Encoder": "hash"}]
+    parts = [write_part(tmp_path / f"part{n}", *each) for n, each in enumerate(zip(rows, origins, strict=True))]
+    _, summary, _ = joined(tmp_path / "all", *parts)
+    assert summary["origin"]["Split by"] == "questions"
+
+
+def test_joined_rows_without_their_encoder_must_be_joined_again(tmp_path: Path) -> None:
+    rows = [relevance_to_json(row) for row in make_rows("train", 1, 0)[:2]]
+    origins = [{"Encoder": "hash"}, {"Joined from": "a, b"}]
+    parts = [write_part(tmp_path / f"part{n}", *each) for n, each in enumerate(zip(rows, origins, strict=True))]
+    with pytest.raises(UserError, match=r"part1 with an unknown .* Join the original folders again"):
+        raise run("data", "join", *parts, "--out", tmp_path / "out").exception
+
+
+def test_claims_labelled_by_people_are_not_joined_with_claims_made_by_rules(tmp_path: Path) -> None:
+    claim = {"title": "", "passage": "It sank.", "claim": "It sank.", "supported": True, "kind": "", "split": "train"}
+    made = write_part(tmp_path / "made", {**claim, "id": "made"}, {})
+    labelled = write_part(tmp_path / "labelled", {**claim, "id": "labelled", "dataset": "ants"}, {})
+    for first, second, found in ((made, labelled, "labelled claims"), (labelled, made, "claims")):
+        with pytest.raises(UserError, match=f"line 1: a row of {found}. Expected"):
+            list(join_rows([first, second])[1])
+
+
 def test_joined_claims_state_that_people_labelled_them_and_their_licences(tmp_path: Path) -> None:
     claim = {"title": "", "passage": "It sank.", "claim": "It sank.", "supported": True, "kind": "", "split": "train"}
     parts = [

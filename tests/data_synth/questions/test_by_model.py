@@ -120,6 +120,7 @@ def test_a_question_that_passes_names_its_passages_and_sentences() -> None:
         (question_reply(question="Where in Tarn was it built?"), judge_with("Tarn"), by_model.GIVEN_AWAY),
         (question_reply(question="Which town does the passage name?"), judge_with("Tarn"), by_model.UNNAMED_REFERENCE),
         (question_reply(question="Where did they build it?"), judge_with("Tarn"), by_model.UNNAMED_REFERENCE),
+        (question_reply(question="WHERE DID ADA BUILD IT?"), judge_with("Tarn"), by_model.UNNAMED_REFERENCE),
         (question_reply(question="The town where it was built"), judge_with("Tarn"), by_model.NO_QUESTION_MARK),
         (question_reply(question="Where was the Lantern built;"), judge_with("Tarn"), by_model.NO_QUESTION_MARK),
         (question_reply(answer="Tarn " * 31), judge_with("Tarn"), by_model.LONG_ANSWER),

@@ -128,7 +128,7 @@ def test_a_table_with_an_empty_cell_in_its_first_column_gives_no_questions(tmp_p
     assert not tables_of(tmp_path / "i", Document("s", "The Springs", text))
 
 
-@pytest.mark.parametrize("name", ["Total", "**All springs**", "Average", "Others"])
+@pytest.mark.parametrize("name", ["Total", "**All**", "Average", "Others", "Grand total", "Total (2023)"])
 def test_a_row_that_summarises_others_is_no_answer(name: str, tmp_path: Path) -> None:
     rows = tables_of(
         tmp_path / "i",
@@ -139,6 +139,24 @@ def test_a_row_that_summarises_others_is_no_answer(name: str, tmp_path: Path) ->
     end = ", according to “The Springs”?"
     assert rows[f"Which spring has the largest temperature{end}"].answers == ("Upper Kettle",)
     assert not any(name in text or name in row.answers for text, row in rows.items())
+
+
+@pytest.mark.parametrize("name", ["All Saints", "**All springs**", "Nun's Rest"])
+def test_a_row_that_may_summarise_others_leaves_open_which_is_the_largest(name: str, tmp_path: Path) -> None:
+    text = SPRINGS.replace("\n\nThe lowest", f"\n| {name} | 900 | 5,000 | | |\n\nThe lowest")
+    rows = tables_of(tmp_path / "i", Document("s", "The Springs", text))
+    assert len(rows) > 2 and not any("largest" in text or "smallest" in text for text in rows)
+    assert not any(name in text or name in row.answers for text, row in rows.items())
+
+
+@pytest.mark.parametrize("name", ["Total", "All Saints"])
+def test_a_value_that_a_summary_row_repeats_identifies_no_row(name: str, tmp_path: Path) -> None:
+    text = SPRINGS.replace("\n\nThe lowest", f"\n| {name} | 71 | 48 | | |\n\nThe lowest")
+    index = build(tmp_path / "i", [Document("s", "The Springs", text)])
+    statements = read_index(index, {"s": "test"})
+    texts = [each.text for seed in range(8) for each in table_questions(statements, 1, Random(seed))]
+    assert any("has the flow 75" in each for each in texts)
+    assert not any("has the flow 48" in each or "has the temperature 71" in each for each in texts)
 
 
 @pytest.mark.parametrize(

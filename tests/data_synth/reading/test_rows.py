@@ -34,7 +34,7 @@ from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import Dropped, ReadingRow, reading_from_json, reading_to_json
 from data_synth.texts import contains_answer, words_of
 from graph.answer.prompt import NOT_FOUND
-from graph.documents.questions import Question
+from graph.documents.questions import Question, split_by_hash
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
 from graph.text.bm25 import bm25, idf
@@ -492,7 +492,7 @@ def test_a_fault_in_a_row_is_reported(change: dict[str, object], problem: str) -
         ({"id": "a", "question": "Who?", "supporting_sentences": ["moon"]}, "supporting sentences ['moon']"),
         ({"id": "a", "question": "Who?", "evidence": [5]}, "evidence [5]"),
         ({"id": "a", "question": "Who?", "type": 1}, "kind or type 1. Expected a string"),
-        ({"id": "a", "question": "Who?", "answer": 5}, "'answers' is [5]"),
+        ({"id": "a", "question": "Who?", "answer": 5}, "'answer' is 5. Expected a string"),
     ],
 )
 def test_a_fault_in_a_set_is_reported_with_its_line(row: dict[str, object], message: str, tmp_path: Path) -> None:
@@ -520,11 +520,34 @@ def test_a_fault_in_a_passage_is_reported_with_its_line(row: dict[str, object], 
     assert message in str(raised.value)
 
 
-def test_a_question_may_have_a_single_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("fields", "answers"),
+    [
+        ({"answer": "Ida Corrow"}, ("Ida Corrow",)),
+        ({"answer": "Ida Corrow", "answers": []}, ("Ida Corrow",)),
+        ({"answer": "Ida", "answers": ["Ida Corrow", "Ida"]}, ("Ida Corrow", "Ida")),
+        ({"answer": None, "answers": ["Ida Corrow"]}, ("Ida Corrow",)),
+        ({"answer": None}, ()),
+    ],
+)
+def test_a_question_may_have_a_single_answer(
+    fields: dict[str, object], answers: tuple[str, ...], tmp_path: Path
+) -> None:
     folder = write_set(tmp_path / "isles", isles())
-    row = {"id": "a", "question": "Who?", "answer": "Ida Corrow", "gold_ids": ["tarn"]}
+    row = {"id": "a", "question": "Who?", "gold_ids": ["tarn"], **fields}
     (folder / "questions.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    assert [each.answers for each in read_set(folder).questions] == [("Ida Corrow",)]
+    assert [each.answers for each in read_set(folder).questions] == [answers]
+
+
+def test_only_the_words_of_a_question_determine_its_split(tmp_path: Path) -> None:
+    """The split of a question without one must not change between versions: test questions would be trained on."""
+    folder = write_set(tmp_path / "isles", isles())
+    texts = [f"How many % of the {year} budget was spent?" for year in range(1900, 1920)]
+    texts += [f"{year} में पुल किसने बनाया?" for year in range(1900, 1920)]
+    rows = [{"id": f"{n}", "question": text} for n, text in enumerate(texts)]
+    (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = [" ".join(re.findall(r"\w+", text.casefold())) for text in texts]
+    assert [each.split for each in read_set(folder).questions] == [split_by_hash(each) for each in words]
 
 
 def test_a_set_in_the_working_directory_has_its_folders_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -219,6 +219,7 @@ def test_tuning_interrupted_after_any_step_ends_with_the_same_files(
 
 
 @pytest.mark.machines
+@pytest.mark.timeout(900)
 @pytest.mark.process
 def test_tuning_killed_ten_times_ends_with_the_same_files(quick_settings: dict[str, Any], tmp_path: Path) -> None:
     """SIGKILL at random moments of tuning with a round of MS: no killed attempt runs longer than a fifth of an undisturbed run, not counting start-up."""
@@ -503,8 +504,29 @@ def test_a_general_set_that_cannot_be_divided_is_refused(tmp_path: Path) -> None
         steps.general_set(TuneSettings(general=str(folder)), DOCUMENTS)
 
 
+def test_general_questions_without_gold_passages_are_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the gate could lose its condition on the general set."""
+    source = isles()
+    some = tuple(
+        replace(each, gold_ids=() if number % 2 else each.gold_ids) for number, each in enumerate(source.questions)
+    )
+    settings = TuneSettings(general=str(write_set(tmp_path / "some", replace(source, questions=some))))
+    found = steps.general_set(settings, DOCUMENTS)
+    assert found is not None and found.measured.questions
+    assert all(each.gold_ids or not each.answers for each in found.measured.questions)
+    lacking = sum(bool(each.answers) and not each.gold_ids for each in some)
+    assert f"{lacking} of {len(some)} questions left out: the question names no gold passage" in capsys.readouterr().err
+    none = tuple(replace(each, gold_ids=()) for each in source.questions if each.answers)
+    settings = TuneSettings(general=str(write_set(tmp_path / "none", replace(source, questions=none))))
+    with pytest.raises(mg.UserError, match=r"questions left out: the question names no gold passage.* Add them"):
+        steps.general_set(settings, DOCUMENTS)
+
+
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("too few hours", {"hours": 0.001}, r"hours = 0\.001: .* Expected at least 0\.0\d+ hours"),
+    ("seed too large", {"seed": 2**32}, "seed = 4294967296. Expected less than 4294967296"),
     ("unlimited hours", {"hours": float("inf")}, "hours = inf. Expected a finite number"),
     ("no such model", {"model": "no-such-model"}, "no-such-model"),
     ("no such encoder", {"encoder": "no-such-encoder"}, "no-such-encoder"),

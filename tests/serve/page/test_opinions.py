@@ -156,6 +156,31 @@ def test_votes_corrections_and_right_passages_are_stored_and_deleted(feedback_se
     assert contents_of(feedback_server) == []
 
 
+def test_a_vote_on_a_long_answer_is_accepted(feedback_server: Running, visit: Visits) -> None:
+    page = visit(feedback_server).page
+    page.wait_for_selector("#columns select")
+    answer = page.evaluate(
+        """async () => {
+          const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
+          const { Turn } = await import(`/page/${version}/ask/turn.js`);
+          const turn = new Turn("Who?");
+          const long = "x" + "😀".repeat(30_000);
+          Object.assign(turn.answer.reply, { answer: long, reason: long, retrieval: { question: "Who?", intent: "question", context_ids: [], mode: "dense" } });
+          return { ...turn.feedbackAnswer, model: "tiny" };
+        }"""
+    )
+    entry = {
+        "user": "long-answer",
+        "consent": False,
+        "kind": "vote",
+        "question": "Who?",
+        "answer": answer,
+        "rating": "up",
+    }
+    assert feedback_server.post("/v1/feedback", json=entry).status_code == 200
+    assert feedback_server.delete("/v1/feedback/long-answer").json() == {"deleted": 1}
+
+
 def test_feedback_is_deleted_in_all_collections(two_collections: Running, visit: Visits) -> None:
     session = visit(two_collections, "/?collection=isles")
     page = session.page

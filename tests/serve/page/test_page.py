@@ -10,6 +10,7 @@ from graph.answer.prompt import NOT_FOUND
 from graph.build.build import build_index
 from graph.index.index import open_index
 from graph.store.index_settings import IndexSettings
+from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder, chat_server
 from tests.serve.http.running import Running, serving
@@ -23,6 +24,7 @@ from tests.serve.page.conftest import (
     ScriptedServer,
     Visits,
     contrast,
+    reader_text,
 )
 
 GRAPH_IS_DRAWN = """() => [...document.querySelectorAll(".graph canvas")].some((canvas) => {
@@ -41,6 +43,12 @@ def test_enter_sends_the_question_and_the_answer_streams_with_checked_citations(
     page.wait_for_selector("#columns select")
     assert page.evaluate("document.activeElement.id") == "question"
     page.keyboard.type("Who built the Lantern?")
+    input_method = "new KeyboardEvent('keydown', { key: 'Enter', keyCode: 229 })"
+    page.evaluate(f"document.activeElement.dispatchEvent({input_method})")
+    assert page.query_selector(".turn") is None
+    for _ in range(2):
+        page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
     page.keyboard.press("Enter")
     page.wait_for_selector(".reason")
     assert page.inner_text("#ask-button") == "Stop" and page.query_selector(".cost") is None
@@ -148,6 +156,23 @@ def test_a_citation_marks_the_sentence_closest_to_its_statement(visit: Visits, s
     assert page.inner_text("#reader-marked") == ""
 
 
+def test_a_citation_of_a_proposition_marks_the_text_that_states_it(server: Running, visit: Visits) -> None:
+    page = visit(server).page
+    page.wait_for_selector("#columns select")
+    passage = server.post("/v1/retrieve", json={"query": "Who built the Lantern?"}).json()["passages"][0]
+    page.evaluate(
+        """async (citation) => {
+          const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
+          const { openCitation } = await import(`/page/${version}/ask/evidence.js`);
+          openCitation(citation, "The yard built it.");
+        }""",
+        {**passage, "text": "The yard built it."},
+    )
+    page.wait_for_selector("#reader mark")
+    shown = page.eval_on_selector_all("#reader mark", "all => all.map((each) => each.textContent)")
+    assert "".join(shown) == passage["text"] and page.inner_text("#reader-marked") == ""
+
+
 def test_a_sentence_that_its_passage_does_not_support_is_listed_below_the_answer(
     visit: Visits, scripted_server: ScriptedServer
 ) -> None:
@@ -240,6 +265,7 @@ def test_omissions_from_prompt_reasoning_and_answer_are_shown(isles_and_hostile:
         session.ask()
         left_out = session.page.inner_text(".answer .hint >> nth=2")
         assert session.page.inner_text(".answer-text").strip() == NOT_FOUND and "“Pirates sank her" in left_out
+        assert not session.page.is_visible(".verdict")
 
 
 def test_attributed_citations_and_unchecked_sentences_are_marked(isles_and_hostile: Path, visit: Visits) -> None:
@@ -394,6 +420,63 @@ def test_a_follow_up_is_sent_with_the_earlier_turns_which_stay_on_the_page(
     assert page.locator(".cost").count() == 1, "an answer that was cut off should not be saved"
 
 
+def test_a_stream_is_read_without_a_token_count_and_with_empty_events(server: Running, visit: Visits) -> None:
+    session = visit(server)
+    page = session.page
+    body = ""
+    page.route("**/v1/chat/completions", lambda route: route.fulfill(body=body, content_type="text/event-stream"))
+    body = 'data: {"choices": [{"delta": {"content": "It was"}}]}\n\ndata: {"choices": [], "usage": {"completion_tokens": null}}\n\n'
+    body += "data: [DONE]\n\n"
+    session.ask()
+    assert page.inner_text(".cost").endswith(" s answer") and page.query_selector(".problem") is None
+    body = '\n\ndata: {"error": {"code": "too_long", "message": "no complete answer within 300 s"}}\n\ndata: [DONE]\n\n'
+    page.fill("#question", "And when?")
+    page.press("#question", "Enter")
+    page.wait_for_selector(".turn .problem >> text=No complete answer within 300 s")
+
+
+def test_text_from_right_to_left_is_aligned_to_the_right(server_without_model: Running, visit: Visits) -> None:
+    session = visit(server_without_model)
+    right_gap = """each => {
+      const text = document.createRange();
+      text.selectNodeContents(each);
+      return each.getBoundingClientRect().right - text.getBoundingClientRect().right;
+    }"""
+    session.ask("מי בנה את הפנס?")
+    assert session.page.eval_on_selector(".turn-question", right_gap) < 1
+    assert session.page.eval_on_selector("#question", "each => getComputedStyle(each).unicodeBidi") == "plaintext"
+    session.ask("Who built the Lantern?")
+    assert session.page.eval_on_selector(".turn-question", right_gap) > 100
+
+
+def test_summaries_are_listed_as_evidence(server_without_model: Running, visit: Visits) -> None:
+    question = {"query": "Who built the Lantern?", "mode": "hierarchy"}
+    found = server_without_model.post("/v1/retrieve", json=question).json()
+    session = visit(server_without_model)
+    page = session.page
+    page.wait_for_selector("#columns select")
+    page.select_option("[id^=mode-]", "hierarchy")
+    session.ask()
+    assert page.locator(".passage").count() == len(found["passages"]) + len(found["summaries"])
+    assert found["summaries"] and not page.is_visible("text=No passage was found.")
+
+
+@pytest.mark.parametrize("source", ["./tides.md", "sea/../tides.md"])
+def test_a_source_with_dots_is_opened_and_deleted_and_no_other(tmp_path: Path, visit: Visits, source: str) -> None:
+    texts = {"tides.md": "The ebb begins at noon.", source: "The ebb begins at dawn."}
+    documents = [Document(name, name, text) for name, text in texts.items()]
+    build_index(tmp_path, documents, IndexSettings(), lambda spec: HashEncoder())
+    with serving(tmp_path, None, writable=True) as running:
+        page = visit(running, "/#documents").page
+        page.click(f".documents .title:text-is('{source}')")
+        assert reader_text(page) == texts[source]
+        page.keyboard.press("Escape")
+        page.click(f"[aria-label='Delete {source}']")
+        page.click("#delete .primary")
+        page.wait_for_selector(f"text={source} was deleted.")
+        assert page.locator(".documents .title").all_inner_texts() == ["tides.md"]
+
+
 def test_without_a_model_the_page_searches_and_says_so(server_without_model: Running, visit: Visits) -> None:
     session = visit(server_without_model)
     page = session.page
@@ -410,6 +493,22 @@ def test_without_a_model_the_page_searches_and_says_so(server_without_model: Run
     assert page.inner_text(".turn-question") == "Where is Quill?" and len(page.query_selector_all(".turn")) == 1
     page.click(".passage >> nth=0")
     page.wait_for_selector("#reader mark")
+    page.keyboard.press("Escape")
+    page.evaluate(
+        """() => {
+          const reply = { answer: "Tarn", reason: "", citations: [], removed: [], unsupported: [], not_checked: [] };
+          const turns = [{ question: "Where?", model: "tiny", cost: "1 s", reply, evidence: null }];
+          localStorage["modegraph-talks"] = JSON.stringify([{ id: "old", at: "", title: "", collection: null, columns: [{ mode: "", model: "", turns }] }]);
+          location.hash = "#ask/old";
+        }"""
+    )
+    page.wait_for_selector(".turn-question >> text=Where?")
+    saved = page.evaluate("localStorage['modegraph-talks']")
+    session.ask("Where is Quill?")
+    page.wait_for_selector(".turn .passage")
+    page.select_option("[id^=mode-]", "dense")
+    assert page.evaluate("localStorage['modegraph-talks']") == saved and page.evaluate("location.hash") == "#ask"
+    assert page.locator(".turn").count() == 1
 
 
 def test_markup_in_a_document_is_shown_as_text(server: Running, visit: Visits) -> None:

@@ -151,14 +151,17 @@ def test_opening_a_conversation_switches_to_its_collection(two_collections: Runn
 def test_the_oldest_conversations_are_deleted_when_storage_is_full(feedback_server: Running, visit: Visits) -> None:
     page = visit(feedback_server).page
     page.wait_for_selector("#columns select")
-    left = page.evaluate(
+    left, after = page.evaluate(
         """async () => {
           const version = document.querySelector("script[type=module]").getAttribute("src").split("/")[1];
           const { saveConversation, savedConversations } = await import(`/page/${version}/conversations/store.js`);
           for (let n = 0; n < 12; n += 1) saveConversation({ id: String(n), at: "", title: "", columns: ["x".repeat(1_000_000)] });
-          return savedConversations().map((each) => each.id);
+          const kept = savedConversations().map((each) => each.id);
+          saveConversation({ id: "too large", at: "", title: "", columns: ["x".repeat(6_000_000)] });
+          return [kept, savedConversations().map((each) => each.id)];
         }"""
     )
+    assert after == left, "a conversation that is too large should not replace the others"
     assert left[0] == "11" and 2 <= len(left) < 12 and left == sorted(left, key=int, reverse=True)
 
 

@@ -109,7 +109,8 @@ def test_the_counts_equal_those_of_the_run(
 
 
 @pytest.mark.parametrize(
-    ("case", "changes", "passes", "answers"), [("sft", {"eval_steps": 2}, 4, 4), ("ms", {"sample_steps": 2}, 1, 3)]
+    ("case", "changes", "passes", "answers"),
+    [("sft", {"eval_steps": 2}, 4, 4), ("sft", {"eval_steps": 4}, 3, 3), ("ms", {"sample_steps": 2}, 1, 3)],
 )
 def test_evaluations_during_training_are_counted_and_their_answers_timed(
     case: str,

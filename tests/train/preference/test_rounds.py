@@ -31,6 +31,7 @@ from train.preference.preference import train_once
 from train.preference.rounds import (
     change_refusals,
     choose_prompts,
+    figures_of,
     lacks_answer,
     respond,
     train_preference,
@@ -208,7 +209,7 @@ def test_a_resumed_run_ends_like_an_uninterrupted_one(
     output = Path(settings.output)
     assert (output / "round-1/run/run.json").exists() and not (output / "run.json").exists()
     assert (output / "round-2/responses/train.jsonl").exists() == (moment != "sampling")
-    with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+    with pytest.raises(UserError, match="an interrupted run with other beta"):
         train_preference(settings.model_copy(update={"beta": 0.2}), open_model)
     train_preference(settings, open_model)
     for name in (
@@ -248,6 +249,13 @@ def test_the_requested_share_of_prompts_lacks_the_answer(prompts: Path) -> None:
         too_few = choose_prompts(many, 60, seed, 1 / 3)
         assert len(too_few) == 60 and sum(map(lacks_answer, too_few)) == 9, "only nine of the prompts lack the answer"
         assert not any(map(lacks_answer, choose_prompts(many, 40, seed, 0)))
+
+
+def test_the_words_of_responses_are_counted_in_scripts_without_spaces() -> None:
+    spaced, unspaced = (
+        replace(response_row(0), responses=texts, cut=()) for texts in (("a b", "c d"), ("東京都" * 4,) * 2)
+    )
+    assert figures_of([spaced], {"correct": 1.0})["words"] == 2.0 < figures_of([unspaced], {"correct": 1.0})["words"]
 
 
 def test_rloo_learns_in_rounds(yes_no_model: Path, prompts: Path, tmp_path: Path) -> None:

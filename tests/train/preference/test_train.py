@@ -387,7 +387,7 @@ def test_a_killed_run_resumes_and_ends_with_the_same_weights(base: Path, data: P
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (tmp_path / "killed").exists(), "the run should be killed before it ends: set max_steps higher"
-    with pytest.raises(UserError, match="an interrupted run with other settings"):
+    with pytest.raises(UserError, match="an interrupted run with other beta"):
         train_once(killed.model_copy(update={"beta": 0.9}))
     train_once(killed)
     weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("whole", "killed")]
@@ -404,8 +404,10 @@ def test_an_incomplete_checkpoint_is_skipped(base: Path, data: Path, tmp_path: P
         if state is not None:
             (folder / "trainer_state.json").write_text(state)
     assert last_checkpoint(tmp_path, settings, {"data": "a"}) == str(tmp_path / "checkpoints" / "checkpoint-10")
-    with pytest.raises(UserError, match="an interrupted run with other settings, data or weights"):
+    with pytest.raises(UserError, match=r"an interrupted run with other data\. Expected"):
         last_checkpoint(tmp_path, settings, {"data": "b"})
+    with pytest.raises(UserError, match="an interrupted run with other reference, or by another version of modegraph"):
+        last_checkpoint(tmp_path, settings, {"data": "a", "reference": ""})
 
 
 @pytest.mark.slow

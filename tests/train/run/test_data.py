@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from data_synth.rows import preference_to_json
+from data_synth.rows import plain_preference_to_json, preference_to_json
 from graph.answer.prompt import answer_messages
 from graph.errors import UserError
 from graph.shared.jsonl import write_jsonl
@@ -116,6 +116,7 @@ def test_the_answer_form_of_rows_is_that_of_the_first_prompt(tmp_path: Path) -> 
         ({"conversations": [{"from": "human", "value": "Who?"}, {"from": "gpt", "value": "Ida"}]}, None),
         ({"instruction": "Who?", "output": "Ida"}, None),
         ({"prompt": "Who?", "completion": "Ida"}, None),
+        (plain_preference_to_json(preference(0)), "reasoned"),
     ):
         write_jsonl(tmp_path / "train.jsonl", [row])
         assert form_of_rows(tmp_path) == expected, row

@@ -44,7 +44,7 @@ def test_a_dataset_that_lost_most_of_its_rows_or_has_none_is_an_error(isles: mg.
     for changes, message in (
         (
             {"context_sizes": [99]},
-            r"pairs: 5 rows were dropped, only 0 remain\. Expected at least one row, and as many",
+            r"pairs: 5 rows were dropped, only 0 remain\. Expected at least one row, and no fewer",
         ),
         ({"limit": 0}, r"pairs: no row could be made\. Expected at least one row"),
     ):

@@ -60,12 +60,12 @@ def words_of(text: str) -> str:
 _words_of_answer = lru_cache(maxsize=1024)(words_of)
 
 
-def contains_answer(answer: str, words: str) -> bool:
-    """Whether `words`, made by `words_of`, contain an answer.
+def occurs_in(answer: str, words: str) -> bool:
+    """Whether an answer occurs in `words`, made by `words_of`.
 
-    >>> contains_answer("1911", words_of("Built in 1911.")), contains_answer("19", words_of("Built in 1911."))
+    >>> occurs_in("1911", words_of("Built in 1911.")), occurs_in("19", words_of("Built in 1911."))
     (True, False)
-    >>> contains_answer("1868年", words_of("1868年建成"))
+    >>> occurs_in("1868年", words_of("1868年建成"))
     True
     """
     answer_words = _words_of_answer(answer)

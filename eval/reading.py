@@ -16,19 +16,20 @@ from data_synth.reading.reading_form import ReadingScore, score_reading
 from data_synth.reading.reading_rows import MAX_LEXICAL, NO_GOLD, Distractors
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
 from data_synth.rows import sample_rows
-from data_synth.texts import contains_answer, words_of
-from eval.answering import greedy_answers
+from data_synth.texts import occurs_in, words_of
 from eval.statistics import Interval, bootstrap_mean
 from eval.tables import Table, figure_or_dash
 from graph.answer.citations import check_citations, own_citations, short_answer
 from graph.answer.match import f1_beyond_question
-from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, parse_answer, with_title
+from graph.answer.prompt import ANSWER_TOKENS, NOT_FOUND, answer_messages, parse_answer, with_title
 from graph.answer.support import SupportChecker, without_unsupported
 from graph.answer.verifier import Verifier
+from graph.documents.questions import Question
 from graph.errors import UserError
 from graph.shared.console import say, track
 from graph.shared.ids import content_id
-from graph.types import AnswerForm, Excerpt, LanguageModel
+from graph.types import AnswerForm, Completion, CompletionRequest, Excerpt, LanguageModel
+from serve.pipeline import NOTHING_FOUND
 
 if TYPE_CHECKING:
     from graph.index.index import Index
@@ -190,12 +191,39 @@ def retrieved_tasks(
     ]
 
 
+def greedy_completions(
+    model: LanguageModel,
+    questions: Sequence[Question | ReadingQuestion],
+    contexts: Sequence[Sequence[Excerpt]],
+    form: AnswerForm,
+    max_answer_tokens: int,
+    closed_book: bool,
+) -> list[Completion]:
+    """The completion that answers each question. As in `ask`, a question without excerpts gets NOTHING_FOUND, without a call; with `closed_book`, the model answers it.
+
+    UserError for a request that the server refuses.
+    """
+    answered = [number for number, context in enumerate(contexts) if context or closed_book]
+    requests = [
+        CompletionRequest(answer_messages(questions[number].text, contexts[number], form), max_answer_tokens)
+        for number in answered
+    ]
+    answers = [NOTHING_FOUND] * len(questions)
+    for number, completion in zip(answered, model.complete(requests), strict=True):
+        if completion.finish_reason == "refused":
+            found = f"question {questions[number].id!r}: the server refused the request ({completion.text})"
+            remedy = "use fewer or shorter passages (top_k, max_context_tokens, --distractors)"
+            raise UserError(found, "a request that the server accepts", remedy)
+        answers[number] = completion
+    return answers
+
+
 def answer_all(
     model: LanguageModel, tasks: Sequence[ReadingTask], form: AnswerForm, closed_book: bool = False
 ) -> list[ReadingAnswer]:
     """The model's greedy answers; a task without excerpts is refused without a call, unless `closed_book`."""
     questions, contexts = [task.question for task in tasks], [task.excerpts for task in tasks]
-    completions = greedy_answers(model, questions, contexts, form, ANSWER_TOKENS[form], closed_book)
+    completions = greedy_completions(model, questions, contexts, form, ANSWER_TOKENS[form], closed_book)
     return [score_text(task, completion.text) for task, completion in zip(tasks, completions, strict=True)]
 
 
@@ -228,7 +256,7 @@ def score_text(task: ReadingTask, text: str) -> ReadingAnswer:
     score = score_reading(text, task.question.answers, task.gold, len(task.excerpts))
     cited = own_citations(text, len(task.excerpts)).existing
     cited_words = words_of(" ".join(with_title(task.excerpts[number - 1]) for number in cited))
-    return ReadingAnswer(task, text, score, float(contains_answer(short_answer(text), cited_words)))
+    return ReadingAnswer(task, text, score, float(occurs_in(short_answer(text), cited_words)))
 
 
 def reading_figures(answers: Sequence[ReadingAnswer], seed: int = 0) -> dict[str, ReadingFigures]:

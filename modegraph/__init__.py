@@ -76,7 +76,7 @@ def __getattr__(name: str) -> Any:
             return importlib.import_module(f"modegraph.{name}")
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     except ModuleNotFoundError as problem:
-        from modegraph.extras import missing_extra
+        from modegraph.arguments import missing_extra
 
         raise (missing_extra(problem) or problem) from None
     globals()[name] = value

@@ -8,17 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from importlib.metadata import requires
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, TypeAlias
+
+from packaging.requirements import Requirement
 
 from graph.documents.parse.formats import Limits
 from graph.documents.read import Note, SkipLog, documents_of_rows, read_documents
 from graph.errors import UserError, redact
 from graph.shared.console import LOG, quiet
 from graph.types import Document, LanguageModel
-from modegraph.extras import missing_extra
 from modegraph.runs import Run
 
 Documents: TypeAlias = "str | Path | Document | Iterable[Document | Mapping[str, Any] | Any]"
@@ -79,6 +81,32 @@ def _is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, or one of pandas' markers of a missing value."""
     missing = value is None or type(value).__name__ in ("NAType", "NaTType")
     return missing or (isinstance(value, float) and math.isnan(value))
+
+
+INSTALLED_WITH = {"starlette": "fastapi"}
+"""Packages that modegraph imports but that no extra lists, each with the listed package that requires it."""
+
+
+def missing_extra(problem: ModuleNotFoundError) -> UserError | None:
+    """The error that names the extra to which the missing package belongs; None if it belongs to none."""
+    package = (problem.name or "").partition(".")[0]
+    if (extra := extra_with(package)) is None:
+        return None
+    found = f"the package {package} is not installed"
+    return UserError(found, f"the extra `{extra}`", f"pip install 'modegraph[{extra}]'")
+
+
+def extra_with(package: str) -> str | None:
+    """The first extra of modegraph that installs `package`, the name that is imported; None if there is none.
+
+    >>> extra_with("peft"), extra_with("prometheus_client"), extra_with("starlette"), extra_with("numpy")
+    ('train', 'serve', 'serve', None)
+    """
+    package = INSTALLED_WITH.get(package, package)
+    for requirement in map(Requirement, requires("modegraph") or ()):
+        if requirement.marker and requirement.name.replace("-", "_") == package:
+            return str(requirement.marker).rpartition(" ")[2].strip('"')
+    return None
 
 
 @contextmanager
@@ -142,7 +170,7 @@ def model_of(model: Model) -> LanguageModel:
     spec = spec_of(model)
     with _LAST_MODEL_LOCK:
         key = (spec, _changed_ns(spec))
-        if key not in _LAST_MODEL or getattr(_LAST_MODEL[key], "has_ended", False):
+        if key not in _LAST_MODEL or getattr(_LAST_MODEL[key], "has_exited", False):
             _LAST_MODEL.clear()
             _LAST_MODEL[key] = open_model(spec)
         return _LAST_MODEL[key]

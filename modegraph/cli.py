@@ -44,7 +44,7 @@ def main() -> None:
             print(f"{PROGRAM}: {message}", file=sys.stderr)
         sys.exit(2)
     except ModuleNotFoundError as problem:
-        from modegraph.extras import missing_extra
+        from modegraph.arguments import missing_extra
 
         if (error := missing_extra(problem)) is None:
             raise

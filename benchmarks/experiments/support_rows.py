@@ -26,11 +26,11 @@ from sklearn.linear_model import LogisticRegression
 
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import message_to_json
-from data_synth.texts import contains_answer, words_of
-from eval.support import auc, read_support
+from data_synth.texts import occurs_in, words_of
+from eval.support import auc, is_checked, read_support
 from graph.answer.citations import own_citations, short_answer
 from graph.answer.model_verifier import HAS_QUESTION, Calibration, closest_windows, open_model_verifier, support_prompt
-from graph.answer.support import POLAR, SupportRow, can_be_checked, support_row
+from graph.answer.support import POLAR, SupportRow, obstacle_to, support_row
 from graph.shared.console import track
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
@@ -142,7 +142,7 @@ def groups_of_answers(data: Path, file: Path) -> Iterator[list[dict[str, Any]]]:
             claim = f"{row['question']} {answer}"
             is_polar = answer.casefold().strip(" .") in POLAR
             is_clear = correct == 1 or 2 * correct < MAX_WRONG_F1
-            if cited and is_clear and can_be_checked(claim) and not is_polar:
+            if cited and is_clear and obstacle_to(claim) is None and not is_polar:
                 claims[correct == 1].setdefault(claim, tuple(row["context_ids"][number - 1] for number in cited))
         for supported, found in claims.items():
             for claim, ids in list(found.items())[: 1 if supported else MAX_WRONG]:
@@ -192,13 +192,13 @@ def _others(passages: Sequence[tuple[str, str]], question: ReadingQuestion) -> l
         name
         for name in found
         if shape(name) == wanted
-        and not contains_answer(name, words_of(question.text))
+        and not occurs_in(name, words_of(question.text))
         and not any(_alike(name, other) for other in question.answers)
     )
 
 
 def _alike(one: str, other: str) -> bool:
-    return contains_answer(one, words_of(other)) or contains_answer(other, words_of(one))
+    return occurs_in(one, words_of(other)) or occurs_in(other, words_of(one))
 
 
 def write_rows(
@@ -250,7 +250,7 @@ def judge(data: Path, spec: str, out: Path, sets: Sequence[str]) -> None:
         else:
             folder, _, split = name.partition(":")
             rows = read_support(data / "support" / folder / "rows.jsonl", split or None, int(limit))
-            chats = [(chat_of(row), row.supported) for row in rows if can_be_checked(row.claim)]
+            chats = [(chat_of(row), row.supported) for row in rows if is_checked(row)]
         if not file.exists():
             judged = track(chats, name, len(chats))
             write_jsonl(file, [{"supported": label, "odds": float(log_odds([chat])[0])} for chat, label in judged])

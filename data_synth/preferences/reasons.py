@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from data_synth.contexts import task_of
 from data_synth.rows import Draft, Dropped
-from data_synth.texts import CACHED_PASSAGES, contains_answer, count_words, one_line, plain, words_of
+from data_synth.texts import CACHED_PASSAGES, count_words, occurs_in, one_line, plain, words_of
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
 from graph.text.bm25 import terms_of
@@ -96,7 +96,7 @@ def holds_answer(text: str, answer: str) -> bool:
     >>> holds_answer("It was built in 1911 [2].", "1911"), holds_answer("It was built in 1911.", "191")
     (True, False)
     """
-    return contains_answer(answer, words_of(check_citations(text, 0).text))
+    return occurs_in(answer, words_of(check_citations(text, 0).text))
 
 
 def sentence_with(answer: str, excerpts: Sequence[Excerpt]) -> Statement | None:

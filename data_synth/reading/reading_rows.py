@@ -25,7 +25,7 @@ from data_synth.reading.made_tables import made_tables
 from data_synth.reading.reading_form import reading_problems
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.rows import Dropped, ReadingRow
-from data_synth.texts import CACHED_PASSAGES, contains_answer, count_words, one_line, plain, words_of
+from data_synth.texts import CACHED_PASSAGES, count_words, occurs_in, one_line, plain, words_of
 from graph.answer.context import of_passage
 from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
@@ -164,7 +164,7 @@ def answer_of(
     if question.is_yes_no:
         return question.answers[0].casefold()
     gold_words = " ".join(words_of(with_title(passages[passage_id])) for passage_id in question.gold_ids)
-    answer = next((answer for answer in question.answers if contains_answer(answer, gold_words)), None)
+    answer = next((answer for answer in question.answers if occurs_in(answer, gold_words)), None)
     if answer is None and not own_words:
         return Dropped(NO_SPAN)
     answer = answer or question.answers[0]
@@ -218,7 +218,7 @@ class Distractors:
     def contains(self, passage: str, question: ReadingQuestion) -> bool:
         """Whether a passage contains an answer other than yes and no; a paraphrase counts if no gold passage has the answer word for word."""
         return not question.is_yes_no and any(
-            contains_answer(answer, self._words[passage])
+            occurs_in(answer, self._words[passage])
             or (self._is_paraphrase(answer, question) and states(answer, self._wording(passage)))
             for answer in question.answers
         )
@@ -229,7 +229,7 @@ class Distractors:
         return any(passage in gold or states(text, self._wording(passage)) for passage in passages)
 
     def _is_paraphrase(self, answer: str, question: ReadingQuestion) -> bool:
-        return not any(contains_answer(answer, self._words[gold]) for gold in question.gold_ids)
+        return not any(occurs_in(answer, self._words[gold]) for gold in question.gold_ids)
 
     def _wording(self, passage: str) -> Wording:
         if passage not in self._wordings:
@@ -513,7 +513,7 @@ def _sentence(question: ReadingQuestion, excerpt: Excerpt, answer: str) -> str:
     found = (sentence for sentence in question.evidence if one_line(sentence) in text)
     plain_texts = (plain(spell_out_row(sentence, excerpt.text, excerpt.header)) for sentence in found)
     sentences = [sentence for sentence in plain_texts if sentence]
-    with_answer = (sentence for sentence in sentences if contains_answer(answer, words_of(sentence)))
+    with_answer = (sentence for sentence in sentences if occurs_in(answer, words_of(sentence)))
     return next(with_answer, sentences[0] if sentences else plain(spell_out_rows(excerpt.text, excerpt.header))[:200])
 
 
@@ -571,6 +571,6 @@ def passage_with_answer(excerpts: Sequence[Excerpt], question: Question) -> Exce
     """
     if not YES_NO.isdisjoint(map(str.casefold, question.answers)):
         return max(excerpts, key=lambda excerpt: overlaps(question.text, [wording_of(excerpt)])[0], default=None)
-    found = (each for each in excerpts if any(contains_answer(one, _words(each)) for one in question.answers))
+    found = (each for each in excerpts if any(occurs_in(one, _words(each)) for one in question.answers))
     stated = (excerpt for excerpt in excerpts if any(states(one, wording_of(excerpt)) for one in question.answers))
     return next(chain(found, stated), None)

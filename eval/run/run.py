@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eval.answering import greedy_answers
 from eval.metrics.grounding import grounding_by_encoder
 from eval.metrics.registry import BY_ENCODER, SUPPORTED, Output, check_answer, find_metric, score_output
+from eval.reading import greedy_completions
 from eval.retrieval import ranked_sources, warm_up
 from eval.run.cells import fill_time_metrics, list_cells, write_cell
 from eval.run.config import Cell, CellContent, Failure, MatrixSettings, QuestionResult, TaskData
@@ -194,7 +194,7 @@ def results_of(
         if model is not None:
             start = time.perf_counter()
             tokens, closed_book = run.settings.max_answer_tokens, settings is None
-            completions = greedy_answers(model, questions, contexts, model.form, tokens, closed_book)
+            completions = greedy_completions(model, questions, contexts, model.form, tokens, closed_book)
             seconds = (time.perf_counter() - start) / len(questions)
         for question, one, context, completion in zip(questions, evidence, contexts, completions, strict=True):
             result = _result(index, cell, question, one, context, completion)

@@ -216,15 +216,6 @@ def statements_of(text: str, passages: int, question: str = "") -> Iterator[Stat
             yield Statement(unit.text, unit.start, unit.end, words, claim_of(words, question), cited)
 
 
-def can_be_checked(claim: str) -> bool:
-    """Whether a claim is checked: a verifier can judge it, and it does not say only that something is not in the documents.
-
-    >>> [can_be_checked(each) for each in ("The ferry sank in 1911.", "In 1911.", "Паром затонул в 1911 году.")]
-    [True, False, False]
-    """
-    return obstacle_to(claim) is None and not refuses(claim)
-
-
 def obstacle_to(claim: str) -> Obstacle | None:
     """Why a verifier cannot judge a claim, regardless of the passages; None if it can."""
     words = Words.of(claim)

@@ -191,8 +191,8 @@ class CommandServer:
         say(f"starting {spec.engine} for {spec.name}")
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the server's process has ended."""
+    def has_exited(self) -> bool:
+        """Whether the server's process has exited."""
         return self._process.poll() is not None
 
     def close(self) -> None:

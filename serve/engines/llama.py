@@ -174,9 +174,9 @@ class ServedLlamaModel(LlamaModel):
         weakref.finalize(self, self._server.close)
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the server's process has ended, so that the model has to be opened again."""
-        return self._server.has_ended
+    def has_exited(self) -> bool:
+        """Whether the server's process has exited, so that the model has to be opened again."""
+        return self._server.has_exited
 
     def wait(self) -> None:
         """Return once the server answers; UserError when it does not start."""
@@ -208,7 +208,7 @@ def open_llama(target: str) -> ServedLlamaModel:
     spec = read_llama(target, {})
     files = (spec.file, *spec.adapters.values())
     model = _OPEN.get(files)
-    if model is None or model.has_ended:
+    if model is None or model.has_exited:
         name = "+".join(model_name(str(file)) for file in files)
         model = _OPEN[files] = ServedLlamaModel(name, spec, spec.default or spec.name)
         model.form = answer_form(files[-1].parent)

@@ -156,9 +156,9 @@ class VllmModel(OpenAIModel):
         weakref.finalize(self, server.close)
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the server's process has ended, so that the model has to be opened again."""
-        return self._server.has_ended
+    def has_exited(self) -> bool:
+        """Whether the server's process has exited, so that the model has to be opened again."""
+        return self._server.has_exited
 
 
 _OPEN: weakref.WeakValueDictionary[tuple[str, str], VllmModel] = weakref.WeakValueDictionary()
@@ -172,7 +172,7 @@ def open_vllm(target: str) -> VllmModel:
     """
     key = (resolve(target), default_python())
     model = _OPEN.get(key)
-    if model is None or model.has_ended:
+    if model is None or model.has_exited:
         model = _OPEN[key] = _start_model(target)
     return model
 

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from data_synth.reading.reading_form import score_reading
 from data_synth.reading.sets import ReadingQuestion, ReadingSet
-from data_synth.texts import contains_answer, words_of
+from data_synth.texts import occurs_in, words_of
 from eval.cli import add_eval
 from eval.reading import (
     ReadingTask,
@@ -54,7 +54,7 @@ def test_gold_passages_are_mixed_with_others_that_lack_the_answer() -> None:
         assert {ids[number - 1] for number in one.gold} == set(one.question.gold_ids)
         if one.question.answers and not one.question.is_yes_no:
             others = [words_of(TEXTS[each]) for each in ids if each not in one.question.gold_ids]
-            assert not any(contains_answer(answer, words) for answer in one.question.answers for words in others)
+            assert not any(occurs_in(answer, words) for answer in one.question.answers for words in others)
     assert {len(one.excerpts) - len(one.question.gold_ids) for one in tasks_with(0)} == {0}
     assert tasks_with() == tasks_with()
     places = {min(one.gold) for seed in range(20) for one in gold_tasks(isles(), QUESTIONS[:1], 2, seed)}
@@ -74,7 +74,7 @@ def test_if_all_passages_are_distractors_a_refusal_is_the_correct_answer() -> No
             and not one.gold
             and not {excerpt.id for excerpt in one.excerpts} & set(original.gold_ids)
         )
-        assert original.is_yes_no or not any(contains_answer(each, text) for each in original.answers for text in texts)
+        assert original.is_yes_no or not any(occurs_in(each, text) for each in original.answers for text in texts)
         assert score_text(one, NOT_FOUND).score.exact and not score_text(one, original.answers[0]).score.exact
     assert unanswerable_tasks(isles(), QUESTIONS, 0, seed=0) == []
 

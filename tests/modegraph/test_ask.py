@@ -53,7 +53,7 @@ def test_a_model_is_opened_again_only_if_its_name_or_folder_changes(
     assert opened[3:] == [f"hf:{tmp_path}"] * 2
 
 
-def test_a_model_whose_server_has_ended_is_opened_again(isles: mg.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_whose_server_has_exited_is_opened_again(isles: mg.Index, monkeypatch: pytest.MonkeyPatch) -> None:
     models: list[ScriptedModel] = []
 
     def open_model_and_record(spec: str) -> ScriptedModel:
@@ -61,9 +61,9 @@ def test_a_model_whose_server_has_ended_is_opened_again(isles: mg.Index, monkeyp
         return models[-1]
 
     monkeypatch.setattr("serve.engines.open_model", open_model_and_record)
-    for has_ended in (False, False, True):
+    for has_exited in (False, False, True):
         isles.ask(QUESTION, model="gguf:my-ms")
-        models[-1].has_ended = has_ended  # type: ignore[attr-defined]
+        models[-1].has_exited = has_exited  # type: ignore[attr-defined]
     isles.ask(QUESTION, model="gguf:my-ms")
     assert [len(each.requests) for each in models] == [3, 1]
 

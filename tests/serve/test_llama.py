@@ -210,10 +210,10 @@ def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -
     assert server.log.exists()
 
 
-def test_a_model_whose_server_has_ended_is_opened_again(tmp_path: Path) -> None:
+def test_a_model_whose_server_has_exited_is_opened_again(tmp_path: Path) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"GGUF")
     ended = open_llama(str(tmp_path / "broken.gguf"))
-    until(lambda: ended.has_ended)
+    until(lambda: ended.has_exited)
     again = open_llama(str(tmp_path / "broken.gguf"))
     assert again is not ended and again._server.url != ended._server.url
 

@@ -366,7 +366,7 @@ def run_trainer(trainer: Any, stage: str, checkpoint: str | None = None) -> Outc
 
 
 def is_trained(checkpoint: str) -> bool:
-    """Whether the training of a run had ended at a checkpoint; the Trainer would resume it with one more step."""
+    """Whether a checkpoint is that of a completed training; the Trainer would resume it with one more step."""
     state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
     return bool(state.stateful_callbacks["TrainerControl"]["args"]["should_training_stop"])
 

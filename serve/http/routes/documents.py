@@ -268,7 +268,7 @@ def _check_sources(view: CollectionView, sources: Sequence[str]) -> None:
 def _audit(
     services: Services, view: CollectionView, action: str, sources: Sequence[str]
 ) -> Iterator[Future[EditResult]]:
-    """Record in the audit log how the block ended or, once its write has begun, how the write ended, even if the client has disconnected.
+    """Record in the audit log the outcome of the block or, once its write has begun, that of the write, even if the client has disconnected.
 
     The block gets a future for the result of its write.
     """
@@ -286,11 +286,11 @@ def _audit(
         elif result.done():
             record(_outcome(result.exception()))
         else:
-            result.add_done_callback(lambda ended: record(_outcome(ended.exception())))
+            result.add_done_callback(lambda written: record(_outcome(written.exception())))
 
 
 def _outcome(problem: BaseException | None) -> str:
-    """How a change ended, for the audit log."""
+    """The outcome of a change, for the audit log."""
     if isinstance(problem, ApiError):
         return "stored" if isinstance(problem, NotInUse) else problem.code
     return "done" if problem is None else "failed"

@@ -30,9 +30,9 @@ export const forgetAll = () => localStorage.removeItem(STORAGE_KEY);
 
 function write(saved) {
   if (!saved.length) forgetAll();
-  for (let kept = saved.length; kept; kept -= 1) {
+  for (let n = saved.length; n; n -= 1) {
     try {
-      return localStorage.setItem(STORAGE_KEY, JSON.stringify(saved.slice(0, kept)));
+      return localStorage.setItem(STORAGE_KEY, JSON.stringify(saved.slice(0, n)));
     } catch {
       // Try without the oldest.
     }

@@ -32,7 +32,7 @@ from data_synth.reading.reading_rows import (
 )
 from data_synth.reading.sets import ReadingQuestion, ReadingSet, read_set
 from data_synth.rows import Dropped, ReadingRow, reading_from_json, reading_to_json
-from data_synth.texts import contains_answer, words_of
+from data_synth.texts import occurs_in, words_of
 from graph.answer.prompt import NOT_FOUND
 from graph.documents.questions import Question, split_by_hash
 from graph.errors import UserError
@@ -92,13 +92,13 @@ def test_answers_are_in_the_context_unless_the_question_is_refused(seed: int, di
         if row.completion == NOT_FOUND:
             assert row.gold_ids == () and not (set(question.gold_ids) <= set(row.context_ids) and question.answers)
             if not question.is_yes_no:
-                assert not any(contains_answer(answer, words) for answer in question.answers for words in texts)
+                assert not any(occurs_in(answer, words) for answer in question.answers for words in texts)
             continue
         assert set(row.gold_ids) == set(question.gold_ids) <= set(row.context_ids)
         others = [words for one, words in zip(row.context_ids, texts, strict=True) if one not in question.gold_ids]
         if not question.is_yes_no:
             assert (
-                not any(contains_answer(answer, words) for answer in question.answers for words in others)
+                not any(occurs_in(answer, words) for answer in question.answers for words in others)
                 or len(question.gold_ids) > 1
             )
 
@@ -279,7 +279,7 @@ def test_a_paired_question_is_answered_and_refused() -> None:
             source = next(each for each in QUESTIONS if each.id == row.question_id)
             assert row.completion == NOT_FOUND and row.question == source.text and row.context_ids
             texts = [words_of(TEXTS[one]) for one in row.context_ids]
-            assert source.is_yes_no or not any(contains_answer(one, text) for one in source.answers for text in texts)
+            assert source.is_yes_no or not any(occurs_in(one, text) for one in source.answers for text in texts)
 
 
 def test_the_passage_for_yes_or_no_is_found_by_the_question() -> None:

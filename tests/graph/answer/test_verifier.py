@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from graph.answer.overlap import Wording, overlaps
-from graph.answer.support import SupportChecker, can_be_checked, premise_of, statements_of, verifier_for
+from graph.answer.support import SupportChecker, obstacle_to, premise_of, statements_of, verifier_for
 from graph.answer.verifier import (
     FEATURES,
     HEADER,
@@ -115,7 +115,7 @@ def test_a_second_stage_is_a_weighted_sum_of_clipped_inputs() -> None:
     ],
 )
 def test_sentences_in_another_script_or_too_short_are_not_checked(sentence: str, checked: bool) -> None:
-    assert can_be_checked(sentence) == checked
+    assert (obstacle_to(sentence) is None) == checked
     unsupported = SupportChecker(EXCERPTS, word_verifier("")).unsupported("answer", sentence)
     assert checked or unsupported == []
 

@@ -110,9 +110,8 @@ def test_chat_answers_have_citations(server: tuple[Running, Any, SupervisedServe
         extra_body={"structured_outputs": {"choice": ["###Reason: so [1] [8]. ###Answer: the yard [2]"]}},
     )
     message = constrained.choices[0].message
-    assert message.content == "###Reason: so [1]. ###Answer: the yard [2]"
+    assert message.content == "###Reason: so [1] [8]. ###Answer: the yard [2]", "a text that the client prescribes is not edited"
     assert [each["number"] for each in message.model_extra["citations"]] == [1, 2]  # type: ignore[index]
-    assert message.model_extra["removed"] == [8]  # type: ignore[index]
 
 
 def test_a_stream_ends_with_usage_and_citations(server: tuple[Running, Any, SupervisedServer]) -> None:
@@ -127,7 +126,7 @@ def test_a_stream_ends_with_usage_and_citations(server: tuple[Running, Any, Supe
         )
     )
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-    assert text == "So [3] and it is [2]."
+    assert text == "So [3] and [77] it is [2].", "a text that the client prescribes is not edited"
     assert [each["number"] for each in chunks[-1].choices[0].delta.model_extra["citations"]] == [3, 2]
     assert next(chunk.usage for chunk in chunks if chunk.usage).completion_tokens > 5
     assert {chunk.model for chunk in chunks} == {"sft"}

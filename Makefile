@@ -49,7 +49,7 @@ study: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(MAKE) --no-print-directory -f configs/eval/study-smollm2.mk MODEGRAPH=$(BIN)/modegraph SETS=$(SETS)
 
 test-vllm: $(READY) $(VLLM)/ready
-	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(VLLM_TESTS)
+	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(TWO_PROCESSES) $(VLLM_TESTS)
 
 test-clients: $(READY) $(CLIENTS)/ready
 	@MODEGRAPH_LLAMA_INDEX_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/pytest tests/serve/http/routes/test_llama_index.py
@@ -75,9 +75,9 @@ figures: $(READY)
 release-check: $(READY)
 	@PYTHONPATH=$(CURDIR) $(BIN)/python -P -m tools.release --keep dist
 
-# Runs each notebook from its first cell to its last, in a minute or less; outputs are not saved.
+# Runs each notebook from its first cell to its last, in a minute or less, two at a time; outputs are not saved.
 notebooks: $(READY)
-	@for notebook in examples/notebooks/*.ipynb; do echo "$$notebook"; OMP_NUM_THREADS=1 $(BIN)/jupyter-execute --timeout 600 $$notebook || exit 1; done
+	@printf '%s\n' examples/notebooks/*.ipynb | OMP_NUM_THREADS=1 xargs -P 2 -I {} sh -c 'echo {}; $(BIN)/jupyter-execute --timeout 600 {}'
 
 # Runs the benchmarks that need no index, public data set or fetched model; BENCH_MANUAL lists the other files of benchmarks/.
 bench: $(READY)

@@ -122,7 +122,7 @@ def labelled_sets(tmp_path_factory: pytest.TempPathFactory, rows: list[ClaimRow]
     return folder
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_two_stage_verifier_marks_at_most_max_marked_of_the_supported_sentences_of_each_dev_set(
     data: Path, labelled_sets: Path, tmp_path: Path
 ) -> None:

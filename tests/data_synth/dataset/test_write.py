@@ -206,7 +206,7 @@ def peak_bytes(folder: Path, rows: int) -> int:
     return peak
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_five_thousand_rows_take_hardly_more_memory_than_two_thousand(tmp_path: Path) -> None:
     few, many = peak_bytes(tmp_path / "few", 2_000), peak_bytes(tmp_path / "many", 5_000)
     assert sum(1 for _ in (tmp_path / "many" / "train.jsonl").open()) == 5_000

@@ -83,7 +83,9 @@ def letters(text: str) -> str:
     return re.sub(r"\W", "", text)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "mode", [pytest.param(mode, marks=pytest.mark.slow) if mode == DEFAULT_MODE else mode for mode in MODES]
+)
 def test_no_forged_citation_is_shown_and_no_special_token_reaches_the_model(
     hostile_servers: tuple[Running, ChatServer], tokenizer: PreTrainedTokenizerFast, mode: str
 ) -> None:

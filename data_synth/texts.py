@@ -1,21 +1,18 @@
-"""The texts of rows in any script: made safe for a completion, counted in words, and searched for an answer."""
+"""The texts of rows in any script: made safe for a completion, and searched for an answer."""
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 
 from graph.answer.citations import check_citations
 from graph.answer.prompt import REASON
-from graph.extract.rules import CHARACTERS_PER_WORD
 from graph.text.bm25 import terms_of
 from graph.text.prompting import quote
-from graph.text.word_forms import UNSPACED
+from graph.text.word_forms import UNSPACED_CHARACTER
 
 CACHED_PASSAGES = 2048
 """How many passages are cached in the form in which they are searched, since every question about a document searches all of its passages."""
-_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def plain(text: str) -> str:
@@ -37,23 +34,13 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def count_words(text: str) -> int:
-    """The number of words of a text; in scripts without spaces, CHARACTERS_PER_WORD characters count as one.
-
-    >>> count_words("It burned in 1911 [2]."), count_words("東京都 1868")
-    (5, 2)
-    """
-    spaced, characters = _UNSPACED.subn(" ", text)
-    return len(spaced.split()) + characters // CHARACTERS_PER_WORD
-
-
 def words_of(text: str) -> str:
     """A text as its terms, with a space at both ends, so that a substring search matches whole words; in scripts without spaces, every character is a term.
 
     >>> words_of("Built in 1911."), words_of("1868年")
     (' built in 1911 ', ' 1868 年 ')
     """
-    apart = _UNSPACED.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
+    apart = UNSPACED_CHARACTER.sub(r" \g<0> ", unicodedata.normalize("NFKC", text))
     return f" {' '.join(terms_of(apart))} "
 
 

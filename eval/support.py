@@ -89,7 +89,7 @@ def is_checked(row: SupportRow) -> bool:
 def unsupported_probability(row: SupportRow, verifier: Verifier) -> float:
     """The verifier's probability that the passages do not support the claim."""
     premise = Premise.of([("", passage) for passage in row.passages])
-    return float(verifier.judge([row.claim], premise)[0])
+    return float(verifier.judge([row.claim], premise, with_question=row.is_fragment)[0])
 
 
 def word_overlap(row: SupportRow, form: Callable[[str], str]) -> float:

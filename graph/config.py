@@ -105,21 +105,26 @@ def set_value(values: dict[str, Any], override: str) -> None:
             )
             raise UserError(shown, "a group of settings", "put the name of a group before the dot")
         target = inner
-    target[last] = Override(text.strip(), read_scalar(text))
+    text = text.strip()
+    # An empty secret, perhaps from an unset variable of the shell, must not mean “none”.
+    target[last] = Override(text, "" if is_secret(last) and not text else read_scalar(text))
 
 
 def read_scalar(text: str) -> Any:
-    """One value in YAML; `1e-5` is a number here (it is text in YAML 1.1), and quoted values and invalid YAML, such as 2024-02-30, are text."""
+    """One value in YAML, with three exceptions: `1e-5` is a number (in YAML 1.1, text), `010` is 10 (in YAML 1.1, 8), and text without quotes is taken as it
+    is, with any comment (#), anchor (&) or tag (!). Invalid YAML, such as 2024-02-30, is text.
+    """
     try:
-        value = yaml.safe_load(text)
+        value = int(text) if re.fullmatch("[+-]?[0-9]+", text) else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError):
         return text
-    if isinstance(value, str) and value == text.strip():
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
+    is_null = value is None and text.partition(" #")[0].strip().lower() in ("", "~", "null")
+    if is_null or text.startswith(("'", '"')) or not (value is None or isinstance(value, str)):
+        return value
+    try:
+        return float(text) if text.isascii() else text
+    except ValueError:
+        return text
 
 
 def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
@@ -127,7 +132,7 @@ def parse_settings(kind: type[S], values: Mapping[str, Any], where: str) -> S:
     try:
         return kind.model_validate(_resolve_overrides(values))
     except ValidationError as problems:
-        texts = {problem["loc"] for problem in problems.errors() if problem["type"] == "string_type"}
+        texts = {problem["loc"] for problem in problems.errors() if problem["type"] in ("string_type", "path_type")}
     try:
         return kind.model_validate(_resolve_overrides(values, texts))
     except ValidationError as problems:

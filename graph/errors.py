@@ -107,13 +107,17 @@ def _similarity(text: str, name: str) -> float:
 
 
 MARK = "***"
-MIN_SECRET_LENGTH = 6
-"""Minimum length of an environment value to redact: shorter ones occur in ordinary words."""
+MIN_SECRET_LENGTH, MIN_SECRET_PART = 6, 8
+"""Minimum length of an environment value to redact where it is a whole word, and anywhere: shorter ones occur in ordinary words."""
 _ASSIGNED = re.compile(
-    r"(?i)(?<![\w-])((?:--)?(?:[\w.-]*[-_.])?(?:(?:api|access|secret|private)[-_]?key|(?<!per_)token|secret|passw(?:or)?d)\s*=\s*)((?:bearer\s+)?[^\s;,]+)"
+    r"(?i)(?<![\w.-])((?:--)?(?:[\w.-]*[-_.])?(?:(?:api|access|secret|private)[-_]?key|(?<!per_)token|secret|passw(?:or)?d)\s*=\s*)((?:bearer\s+)?[^\s;,]+)"
 )
 _PASSWORD_OF_A_URL = re.compile(r"(?<=://)([^\s/:@]*):([^\s/@]+)(?=@)")
-_KNOWN_FORMATS = re.compile(r"\b(?:hf_|sk-)[A-Za-z0-9_-]{8,}")
+_KNOWN_FORMATS = re.compile(
+    r"\bhf_(?:[a-z]+_)*[A-Za-z0-9]{16,}|(?<![\w-])sk-(?:[0-9]{10}[\w-]*|(?=[\w-]*(?:[A-Za-z0-9]{16}|[A-Za-z][0-9]|[0-9][A-Za-z]|[a-z][A-Z]))[\w-]{16,})"
+)
+"""Keys of Hugging Face and OpenAI; unlike the words of hf_documents_2024 and sk-wikipedia-dump, they are long, mix letters with digits or capitals, or begin
+with ten digits."""
 _VARIABLE = re.compile(r"(?i)(?:^|_)(?:key|token|password|secret)$")
 
 
@@ -128,7 +132,8 @@ def redact(text: str) -> str:
     text = _KNOWN_FORMATS.sub(MARK, text)
     secrets = {value for name, value in os.environ.items() if is_secret(name) and len(value) >= MIN_SECRET_LENGTH}
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, MARK)
+        anywhere = re.escape(secret)
+        text = re.sub(anywhere if len(secret) >= MIN_SECRET_PART else rf"(?<![^\W_]){anywhere}(?![^\W_])", MARK, text)
     return text
 
 

@@ -13,14 +13,15 @@ import numpy as np
 from graph.errors import UserError
 from graph.index.index import Index, row_of
 from graph.retrieve.hops.mode import MAX_MENTIONS, SEEDS, links_from, raise_links
+from graph.retrieve.modes.baselines import DEPTH
 from graph.retrieve.modes.paths import EXPLORE_PASSAGES
 from graph.retrieve.modes.statements import INITIAL_PROPOSITIONS
 from graph.retrieve.parts.mentions import keywords_of
-from graph.retrieve.parts.passage_scores import OwnScores, score_alone
+from graph.retrieve.parts.passage_scores import OwnScores, passages_of, score_alone
 from graph.retrieve.parts.query import Query, RetrieveSettings
 from graph.retrieve.parts.ranking import expand_rows, rank_of, top_rows
 from graph.retrieve.parts.words import best_terms, known_terms
-from graph.retrieve.retrieve import retrieve
+from graph.retrieve.retrieve import retrieve, with_pages
 from graph.shared.ids import shown_id
 from graph.shared.modes import MODES, Mode
 from graph.store.columns.moved import take_rows
@@ -121,7 +122,7 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
 
     UserError for an empty question, for a passage that is not in the index, and for one that the conditions exclude.
     """
-    explained = index.passage(find_passage(index, passage))
+    explained = _with_page(index, find_passage(index, passage))
     scope = index.where(settings.conditions)
     row = row_of(scope.data, "passage", explained.id)
     if row is None:
@@ -148,6 +149,11 @@ def explain_passage(index: Index, question: str, passage: str, settings: Retriev
         lifted_by=best_terms(scope, alone.terms, np.array([row]))[0] if alone.lift_P[row] > 0 else (),
         leads=leads_to(scope, query, alone, row, SHOWN_LEADS),
     )
+
+
+def _with_page(index: Index, row: int) -> Passage:
+    """The passage in a row, with its page."""
+    return with_pages(Evidence("", (Scored(index.passage(row), 0.0),)), index.data).passages[0].item
 
 
 def words_of(index: Index, question: str, row: int) -> tuple[Clue, ...]:
@@ -187,6 +193,7 @@ def nearest_propositions(index: Index, query: Query, row: int) -> tuple[StatedPr
 SEARCH_DEPTHS = (100, 10_000)
 """Depths to search in turn: the first reaches most explained passages, the second is the limit of a search."""
 DEPTHS_OF_MODES: dict[Mode, int] = {
+    "hybrid": DEPTH,
     "paths": EXPLORE_PASSAGES,
     "statements": INITIAL_PROPOSITIONS,
     "topics": INITIAL_PROPOSITIONS,
@@ -253,13 +260,16 @@ def leads_to(index: Index, query: Query, alone: OwnScores, row: int, count: int)
 
 
 def linking_passages(index: Index, row: int, own_P: Floats) -> Ints:
-    """Passages of other documents that mention a title of this passage's document, or a rare entity that this passage also mentions.
+    """Passages of other documents that mention a rare entity that this passage also mentions, or a title of its document if this is the document's
+    best passage, to which links by title lead.
 
     At most MAX_LINKING_PASSAGES, those with the best scores without links.
     """
     data = index.data
     document = int(data.passage_document_P[row])
-    title_E = np.flatnonzero(np.diff(data.entity_document_EU[:, [document]].indptr))
+    first, last = passages_of(data.passage_document_P, document)
+    is_best = row == first + int(own_P[first:last].argmax())
+    title_E = np.flatnonzero(is_best * np.diff(data.entity_document_EU[:, [document]].indptr))
     _, stated = expand_rows(data.passage_proposition_PN, np.array([row]))
     _, mentioned_E = expand_rows(data.proposition_entity_NE, stated)
     rare_E = mentioned_E[np.diff(index.entity_proposition_EN.indptr)[mentioned_E] <= MAX_MENTIONS]
@@ -277,7 +287,7 @@ def _best_lead(index: Index, query: Query, alone: OwnScores, row: int, seed: int
     best = int(to_row_X[top_rows(links.worth_X[to_row_X], 1)[0]])
     rank, proposition = rank_of(alone.own_P, seed), int(links.proposition_X[best])
     return Lead(
-        passage=index.passage(seed),
+        passage=_with_page(index, seed),
         rank=rank,
         proposition=index.data.proposition_texts[proposition],
         entity=index.entity_name(int(links.entity_X[best]), [proposition]),

@@ -11,7 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import quote
@@ -259,12 +259,14 @@ class FeedbackDatabase:
         self._dsn, self._max_bytes = dsn_of(folder), max_bytes
 
     def add(self, entry: Feedback) -> None:
+        from graph.postgres.connect import replace_nul
+
         with self._transaction(to_add=True) as connection:
             (size,) = connection.execute("SELECT pg_total_relation_size('feedback')").fetchone() or (0,)
             full = int(str(size)) >= self._max_bytes
             if not full:
                 insert = f"INSERT INTO feedback ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s, %s)"
-                connection.execute(insert, row_of(entry))
+                connection.execute(insert, row_of(replace(entry, question=replace_nul(entry.question))))
         if full:
             raise FeedbackFull
 

@@ -12,7 +12,7 @@ from graph.answer.attribution import Citation, cite_excerpts
 from graph.answer.citations import check_citations
 from graph.answer.context import rank_excerpts, token_budget
 from graph.answer.prompt import NOT_FOUND, parse_answer, split_form
-from graph.answer.support import NotChecked, SupportChecker, Unsupported, is_only_headings, without_unsupported
+from graph.answer.support import NotChecked, SupportChecker, Unsupported, lacks_sentences, without_unsupported
 from graph.answer.verifier import Verifier
 from graph.errors import UserError
 from graph.retrieve.parts.query import usage_of
@@ -108,7 +108,7 @@ def cite(
     if drop_unsupported:
         shown = {part: without_unsupported(text, unsupported) for part, (text, unsupported) in shown.items()}
     texts = {part: text for part, (text, _) in shown.items()}
-    if drop_unsupported and shown["answer"][1] and is_only_headings(texts["answer"]):
+    if drop_unsupported and shown["answer"][1] and lacks_sentences(texts["answer"]):
         texts["answer"] = "\n\n".join(filter(None, (texts["answer"], NOT_FOUND)))
     unsupported = tuple(sentence for _, sentences in shown.values() for sentence in sentences)
     trace, usage = evidence.trace, usage_of([completion] if excerpts else [], seconds)

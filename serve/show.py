@@ -221,7 +221,8 @@ def _links(explanation: Explanation) -> Iterator[str]:
     for lead in explanation.leads:
         yield wrapped(_lead(lead), "- ")
     if not explanation.leads:
-        yield "- none: no other document mentions its title or shares a rare entity with it"
+        why = "no other document shares a rare entity with it, and no link by title leads to it"
+        yield wrapped(f"none: {why} (these lead to a document's best passage)", "- ")
 
 
 def _lead(lead: Lead) -> str:

@@ -23,7 +23,7 @@ from graph.answer.support import (
     SupportChecker,
     SupportGate,
     Unsupported,
-    is_only_headings,
+    lacks_sentences,
     refuses,
     statements_of,
 )
@@ -297,7 +297,7 @@ class _Field:
     @property
     def is_emptied(self) -> bool:
         """Whether sentences were dropped and no other one remains of the complete text."""
-        return self._support is not None and bool(self._support.dropped) and is_only_headings(self.shown)
+        return self._support is not None and bool(self._support.dropped) and lacks_sentences(self.shown)
 
     def unsupported(self) -> list[Unsupported]:
         """The sentences that the passages do not seem to support."""

@@ -1,12 +1,13 @@
 """A fake model hub on this machine that gives every request the same answer, and a cache to fill."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
+from huggingface_hub._tree_cache import TreeCacheEntry, write_tree_cache
 
 from tests.servers import QuietHandler, http_server
 
@@ -47,9 +48,11 @@ def go_online(monkeypatch: pytest.MonkeyPatch, address: str, cache: Path) -> Non
     monkeypatch.setattr(huggingface_hub.constants, "AGENT_HARNESSES_PATH", str(harnesses))
 
 
-def put_into_cache(cache: Path, name: str, model: Path) -> None:
-    """Put a model into the cache, in the layout of huggingface_hub."""
+def put_into_cache(cache: Path, name: str, model: Path, missing: Sequence[str] = ()) -> None:
+    """Put a model into the cache, in the layout of huggingface_hub; its list of the hub's files, if any, contains those that are `missing`."""
     folder = cache / f"models--{name.replace('/', '--')}"
     shutil.copytree(model, folder / "snapshots" / "abc")
     (folder / "refs").mkdir()
     (folder / "refs" / "main").write_text("abc")
+    if missing:
+        write_tree_cache(str(folder), "abc", {file: TreeCacheEntry(size=1, blob_id="0" * 40) for file in missing})

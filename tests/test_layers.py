@@ -20,7 +20,6 @@ MAY_IMPORT = {
     "train": {
         "train",
         "data_synth.rows",
-        "data_synth.texts",
         "data_synth.claims.claims",
         "data_synth.dataset.write",
         "data_synth.reading.reading_form",

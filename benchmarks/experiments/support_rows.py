@@ -29,7 +29,7 @@ from data_synth.rows import message_to_json
 from data_synth.texts import occurs_in, words_of
 from eval.support import auc, is_checked, read_support
 from graph.answer.citations import own_citations, short_answer
-from graph.answer.model_verifier import HAS_QUESTION, Calibration, closest_windows, open_model_verifier, support_prompt
+from graph.answer.model_verifier import Calibration, closest_windows, open_model_verifier, support_prompt
 from graph.answer.support import POLAR, SupportRow, obstacle_to, support_row
 from graph.shared.console import track
 from graph.shared.ids import content_id
@@ -51,14 +51,17 @@ MAX_WRONG_F1 = 0.3
 QUESTIONS = "claims with a question"
 
 
-def row_of(context: str, passages: Sequence[tuple[str, str]], claim: str, supported: bool) -> dict[str, Any]:
-    """A row for `train sft`."""
+def row_of(
+    context: str, passages: Sequence[tuple[str, str]], claim: str, supported: bool, with_question: bool = True
+) -> dict[str, Any]:
+    """A row for `train sft`; `with_question`: the claim begins with its question."""
     completion = "yes" if supported else "no"
     return {
         "prompt": [message_to_json(message) for message in support_prompt(passages, claim)],
         "completion": completion,
         "answers": [completion],
         "context_ids": [context],
+        "with_question": with_question,
     }
 
 
@@ -78,7 +81,7 @@ def groups_of_set(folder: Path, split: str) -> Iterator[list[dict[str, Any]]]:
             context = content_id(folder.name, *passages)
             chosen = Random(context).sample(rows, min(len(rows), MAX_PER_CONTEXT))
             quoted = [("", text) for text in passages]
-            yield [row_of(context, quoted, row.claim, row.supported) for row in chosen]
+            yield [row_of(context, quoted, row.claim, row.supported, row.is_fragment) for row in chosen]
 
 
 def shape(answer: str) -> str:
@@ -243,9 +246,8 @@ def judge(data: Path, spec: str, out: Path, sets: Sequence[str]) -> None:
     log_odds = open_model_verifier(spec).log_odds
     for (name, limit), file in zip(limits, files, strict=True):
         if name.endswith(".jsonl"):
-            found = [row for _, row in read_jsonl(Path(name))]
+            found = [row for _, row in read_jsonl(Path(name)) if row["with_question"]]
             chats = [(tuple(Message(**turn) for turn in row["prompt"]), row["completion"] == "yes") for row in found]
-            chats = [(chat, label) for chat, label in chats if HAS_QUESTION.search(chat[-1].content.splitlines()[-1])]
             chats = Random(0).sample(chats, min(int(limit), len(chats)))
         else:
             folder, _, split = name.partition(":")

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 from data_synth.claims.restate import PassageSentence, restate
 from data_synth.relevance.split import split_by_hash
 from data_synth.rows import Dropped, Form, row_schema, split_problems
-from data_synth.texts import count_words
 from graph.extract.entities import find_entities
 from graph.shared.ids import content_id
 from graph.text.sentences import split_units
-from graph.text.word_forms import OPPOSITES
+from graph.text.word_forms import OPPOSITES, count_words
 
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 _NEGATION = re.compile(r"\b(?:not|never|no) ")

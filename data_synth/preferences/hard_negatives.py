@@ -25,12 +25,13 @@ from data_synth.preferences.reasons import (
 )
 from data_synth.preferences.support import sentences_of
 from data_synth.rows import Draft
-from data_synth.texts import count_words, plain
+from data_synth.texts import plain
 from graph.answer.citations import check_citations
 from graph.answer.prompt import NOT_FOUND, format_answer
 from graph.extract.entities import find_entities
 from graph.extract.grounding import words_of
 from graph.shared.ids import content_id
+from graph.text.word_forms import count_words
 
 UNSUPPORTED, WRONG = "unsupported reasoning", "wrong answer"
 REFUSED = "refused, though the passages say it"

@@ -26,11 +26,10 @@ from data_synth.rows import (
     row_schema,
     split_problems,
 )
-from data_synth.texts import count_words
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
 from graph.text.bm25 import terms_of
-from graph.text.word_forms import UNSPACED
+from graph.text.word_forms import UNSPACED, count_words
 from graph.types import Floats
 
 if TYPE_CHECKING:

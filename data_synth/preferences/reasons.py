@@ -12,13 +12,13 @@ from functools import lru_cache
 
 from data_synth.contexts import task_of
 from data_synth.rows import Draft, Dropped
-from data_synth.texts import CACHED_PASSAGES, count_words, occurs_in, one_line, plain, words_of
+from data_synth.texts import CACHED_PASSAGES, occurs_in, one_line, plain, words_of
 from graph.answer.citations import check_citations
 from graph.answer.prompt import parse_answer
 from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote
 from graph.text.sentences import Unit, split_units
-from graph.text.word_forms import SENTENCE_ENDS
+from graph.text.word_forms import SENTENCE_ENDS, count_words
 from graph.types import Completion, CompletionRequest, Excerpt, LanguageModel, Message, Passage
 
 UNSUPPORTED = "no sentence supports the answer"

@@ -26,7 +26,6 @@ from data_synth.questions.check import DuplicateFilter, id_of
 from data_synth.questions.index_statements import Mentions, columns_of
 from data_synth.questions.question_form import QuestionRow, Step, named_in
 from data_synth.rows import Dropped
-from data_synth.texts import count_words
 from graph.answer.citations import short_answer
 from graph.answer.context import of_passage
 from graph.answer.match import contains_answer, token_f1
@@ -40,7 +39,7 @@ from graph.text.bm25 import terms_of
 from graph.text.prompting import fill, quote, quote_passage, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, numbers_up_to
 from graph.text.sentences import Unit, spell_out_rows, split_units
-from graph.text.word_forms import FUNCTION_WORDS, is_caseless, is_name
+from graph.text.word_forms import FUNCTION_WORDS, count_words, is_caseless, is_name
 from graph.types import CompletionRequest, Excerpt, LanguageModel, Passage
 
 UNUSABLE = "the writer's reply was unusable twice, or refused"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from data_synth.rows import Form, split_problems
-from data_synth.texts import count_words
+from graph.text.word_forms import count_words
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,10 +16,10 @@ from data_synth.rows import (
     row_schema,
     split_problems,
 )
-from data_synth.texts import count_words
 from graph.answer.citations import check_citations, own_citations, short_answer
 from graph.answer.match import exact_match, token_f1
 from graph.answer.prompt import NOT_FOUND, is_no_answer
+from graph.text.word_forms import count_words
 
 
 @dataclass(frozen=True)

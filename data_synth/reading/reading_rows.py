@@ -25,7 +25,7 @@ from data_synth.reading.made_tables import made_tables
 from data_synth.reading.reading_form import reading_problems
 from data_synth.reading.sets import YES_NO, ReadingQuestion, ReadingSet, normalise_question, read_set
 from data_synth.rows import Dropped, ReadingRow
-from data_synth.texts import CACHED_PASSAGES, count_words, occurs_in, one_line, plain, words_of
+from data_synth.texts import CACHED_PASSAGES, occurs_in, one_line, plain, words_of
 from graph.answer.context import of_passage
 from graph.answer.overlap import Wording, overlaps
 from graph.answer.prompt import NOT_FOUND, CitedSentence, answer_messages, with_title, write_answer
@@ -37,7 +37,7 @@ from graph.shared.ids import content_id
 from graph.text.bm25 import count_terms, term_weights, terms_of
 from graph.text.prompting import quote
 from graph.text.sentences import spell_out_row, spell_out_rows, split_units
-from graph.text.word_forms import FUNCTION_WORDS
+from graph.text.word_forms import FUNCTION_WORDS, count_words
 from graph.types import AnswerForm, Excerpt
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from data_synth.rows import Form, row_fields, row_from_json, row_schema, split_problems
-from data_synth.texts import count_words
 from graph.documents.questions import Question, Quote, check_indexed, read_question_rows, read_questions
 from graph.errors import UserError
 from graph.retrieve.learned.light import FEATURES
 from graph.shared.jsonl import read_jsonl
+from graph.text.word_forms import count_words
 
 if TYPE_CHECKING:
     import pyarrow as pa

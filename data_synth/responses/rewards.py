@@ -21,12 +21,13 @@ from data_synth.rows import (
     row_schema,
     split_problems,
 )
-from data_synth.texts import count_words, words_of
+from data_synth.texts import words_of
 from graph.answer.citations import own_citations
 from graph.answer.match import word_f1
 from graph.answer.prompt import form_of_prompt, is_no_answer, parse_answer
 from graph.answer.support import SupportChecker
 from graph.text.bm25 import terms_of
+from graph.text.word_forms import count_words
 from graph.types import AnswerForm
 
 if TYPE_CHECKING:

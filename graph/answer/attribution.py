@@ -6,6 +6,7 @@ sentence before. A quote shows where to look; the verifier judges whether the pa
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,13 +28,18 @@ MIN_SHARE, MIN_QUESTION_SHARE = 0.6, 0.1
 """A quote must contain at least these shares (`_share`) of the words of the sentence that it supports and, for a fragment, of the question."""
 MAX_STATEMENTS = 100
 """Sentences of a reason and its answer beyond this number get no quotes."""
-_REFUSAL_WORDS = frozenset(
-    [
-        *("context", "document", "documents", "excerpt", "excerpts", "passage", "passages", "text", "information"),
-        *("know", "mention", "mentioned", "provide", "provided", "specified", "specify", "stated"),
-    ]
+_SOURCE = r"\b(?:(?:context|document|excerpt|passage|source|text)s?|information provided|provided information)"
+_SAY = r"(?:\w+ly )?(?:answer|contain|give|include|indicate|mention|provide|say|specif|state|tell)\w*"
+_SAID = r"(?:\w+ly )?(?:determined|found|given|included|mentioned|provided|specified|stated)"
+_REFUSAL = re.compile(
+    rf"{_SOURCE} (?:do|does|did)(?: not|n't) {_SAY}|\b(?:no|neither|none of the) {_SOURCE} {_SAY}"
+    rf"|{_SOURCE} (?:{_SAY} nothing|(?:{_SAY} no|lacks?) (?:\w+ )*(?:answer|details|information|mention))\b"
+    rf"|(?:\b(?:cannot|no|not|nothing)\b|n't\b)(?:[^,;]* {_SAID})? (?:in|by) (?:the|these|any) (?:\w+ )?{_SOURCE}\b"
+    rf"|\b(?:it|this|how|wh[aeioy]\w*)\b[^,;]* (?:is|are|was|were)(?: not|n't) {_SAID}\W*$"
+    r"|\b(?:there is (?:no|not any|not enough)|not enough) (?:\w+ )?(?:context|information|mention)\b"
+    r"|\b(?:i|we) (?:do not|don't) know\b"
 )
-"""Words that, together with a negator, say that the passages do not contain the answer."""
+"""The usual ways to say that the passages do not contain the answer."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ def attribute(
     finder, quotes = _Finder(question, excerpts), dict[int, list[Quote]]()
     documents = [number for number, excerpt in enumerate(excerpts, start=1) if excerpt.source]
     for statement in islice(statements_of(answer, len(excerpts), question), MAX_STATEMENTS):
-        if statement.text in unsupported or _refuses(statement) or len(statement.words.split()) > MAX_WORDS:
+        if statement.text in unsupported or len(statement.words.split()) > MAX_WORDS or _refuses(statement.words):
             continue
         if found := finder.best(statement, documents):
             quotes.setdefault(found[0], []).append(found[1])
@@ -112,10 +118,15 @@ def _citation(excerpt: Excerpt, quotes: Sequence[Quote], attributed: bool = Fals
     return Citation(**vars(excerpt), attributed=attributed, quotes=tuple(dict.fromkeys(quotes)))
 
 
-def _refuses(statement: Statement) -> bool:
-    """Whether a statement seems to say that the passages do not contain the answer."""
-    words = Words.of(statement.words)
-    return refuses(statement.words) or bool(words.negators and _REFUSAL_WORDS.intersection(words.lower))
+def _refuses(words: str) -> bool:
+    """Whether a sentence seems to say that the passages do not contain the answer.
+
+    >>> [_refuses(text) for text in ("How much it cost isn’t stated.", "The text lacks this information.", "The documents say nothing about it.")]
+    [True, True, True]
+    >>> _refuses("No document may leave the workshop."), _refuses("Tools are not provided.")
+    (False, False)
+    """
+    return refuses(words) or _REFUSAL.search(words.casefold().replace("’", "'")) is not None
 
 
 @dataclass(frozen=True)

@@ -27,9 +27,9 @@ _CONNECTIVES = ("and", "to", "und", "bis", "et")
 _NAME = "|".join(sorted(_NAMES, key=len, reverse=True))
 _PREFIX = rf"(?:(?:{_NAME})(?![^\W\d_])[.:]? ?){{0,3}}[\^#№§@†‡]? ?"
 _ITEM = rf"{_PREFIX}\d+(?: ?(?:[-‐-―−~〜]|\.{{2,3}}|to|bis) ?{_PREFIX}\d+)?"
-_LIST = re.compile(rf"{_ITEM}(?:(?: ?[,;、/|&+] ?| (?:(?:and|und|et) )?){_ITEM})*[.,;:]?")
-_NO_LIST = re.compile(r"(?:1[5-9]|20)\d\d ?- ?(?:0[1-9]|1[0-2])|0 ?[-–,;] ?\d+|\d+ ?/ ?\d+")
-"""A year and month, an interval from 0, or a fraction."""
+_LIST = re.compile(rf"{_ITEM}(?:(?: ?[,;、/|&] ?| (?:(?:and|und|et) )?){_ITEM})*[.,;:]?")
+_NO_LIST = re.compile(r"(?:1[5-9]|20)\d\d ?- ?(?:0[1-9]|1[0-2])|0 ?[-–,;] ?\d+|\d+(?: ?/ ?\d+)+")
+"""A year and month, an interval from 0, a fraction or a date."""
 _SPAN = re.compile(r"(\d+)(?: ?(?:[-‐-―−~〜]|\.{2,3}|to|bis) ?[^\d,;]*?(\d+))?")
 _LOCATOR = re.compile(r"(?<=\d)(?: ?: ?\d+)? ?[†‡].*", re.DOTALL)
 """A position in a source, as some assistants write it: 【9:0†source】."""
@@ -45,8 +45,8 @@ def cited_numbers(body: str) -> tuple[int, ...]:
 
     >>> cited_numbers("1, ９"), cited_numbers("p. 2–4"), cited_numbers("9†source"), cited_numbers("x1"), cited_numbers("2019-05-03")
     ((1, 9), (2, 3, 4), (9,), (), ())
-    >>> cited_numbers("2019-05"), cited_numbers("0, 1"), cited_numbers("3/5")
-    ((), (), ())
+    >>> cited_numbers("2019-05"), cited_numbers("0, 1"), cited_numbers("3/5"), cited_numbers("3+2")
+    ((), (), (), ())
     """
     bare = _LOCATOR.sub("", _bare(body))
     return tuple(_numbers(bare)) if _LIST.fullmatch(bare) and not _NO_LIST.fullmatch(bare) else ()
@@ -118,6 +118,8 @@ _BEFORE_INTERVAL = re.compile(
     rf"(?:\b(?:(?:the|an?) (?:range|interval)(?: of| from)?|(?:lies?|falls?) (?:in|within)|between)|∈){_SPACE}?\Z",
     re.IGNORECASE,
 )
+_DISPLAY = re.compile(r"\\\[\s.*\s\\\]", re.DOTALL)
+"""Mathematics on a line of its own: \\[ 42 \\]. In a citation, no space follows the bracket: \\[2\\]."""
 _LINKS = re.compile(r"[(:]|\[(?!\d)")
 _SUBSCRIPT_CHARS = 16
 _VISIBLE = re.compile(r"[^\u00ad\u034f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
@@ -367,11 +369,13 @@ class _Output:
 
 
 def _is_no_citation(text: str, start: int, stop: int, end: int, final: bool) -> bool | None:
-    """Whether the bracket text[start:stop] is an interval after words that announce one, a subscript in an assignment, or the year of a law report;
-    None while undecided.
+    """Whether the bracket text[start:stop] is display mathematics, an interval after words that announce one, a subscript in an assignment, or the year of
+    a law report; None while undecided.
     """
     bracket, following, before = text[start:stop], text[stop:end], text[max(0, start - _CONTEXT_CHARS) : start]
     open_ended = not final and "\n" not in following
+    if _DISPLAY.fullmatch(bracket):
+        return True
     if _INTERVAL.fullmatch(bracket) and _BEFORE_INTERVAL.search(before):
         return None if open_ended and not following else not _LINKS.match(following)
     if not bracket.isascii() or not _NUMBER.fullmatch(bracket):

@@ -9,7 +9,6 @@ Legend: n claims."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -42,8 +41,6 @@ MAX_CHARS = 8_000
 WINDOW_CHARS = 1_000
 BATCH_TOKENS = 2_048
 """The largest number of tokens in a batch of prompts, padding included, unless a single prompt has more."""
-HAS_QUESTION = re.compile(r"[?？؟]\s+\w")
-"""A question mark followed by another word, as in a claim that begins with its question (`claim_of`)."""
 LogOdds = Callable[[Sequence[Sequence[Message]]], NDArray[np.float64]]
 """log P(yes) − log P(no) for the first token after each chat: [n]."""
 
@@ -60,11 +57,11 @@ class Calibration(BaseModel):
     question_offset: FiniteFloat | None = None
     threshold: FiniteFloat = 0.5
 
-    def probabilities(self, claims: Sequence[str], log_odds_n: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The probability that each claim, with these log-odds, is unsupported: [n]."""
-        with_question = self.offset if self.question_offset is None else self.question_offset
-        offset_n = np.array([with_question if HAS_QUESTION.search(claim) else self.offset for claim in claims])
-        return probabilities(offset_n - self.scale * log_odds_n, 1.0)
+    def probabilities(self, log_odds_n: NDArray[np.float64], with_question: bool) -> NDArray[np.float64]:
+        """The probability that claims with these log-odds, all with their questions or all without, are unsupported: [n]."""
+        question_offset = self.offset if self.question_offset is None else self.question_offset
+        offset = question_offset if with_question else self.offset
+        return probabilities(offset - self.scale * log_odds_n, 1.0)
 
 
 @dataclass(frozen=True)
@@ -78,9 +75,9 @@ class ModelVerifier:
     def threshold(self) -> float:
         return self.calibration.threshold
 
-    def judge(self, claims: Sequence[str], premise: Premise) -> NDArray[np.float64]:
+    def judge(self, claims: Sequence[str], premise: Premise, with_question: bool = False) -> NDArray[np.float64]:
         prompts = [support_prompt(closest_windows(premise.passages, claim), claim) for claim in claims]
-        return self.calibration.probabilities(claims, self.log_odds(prompts))
+        return self.calibration.probabilities(self.log_odds(prompts), with_question)
 
 
 def is_model(spec: str) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import END_OF_THINKING, THINK
 from graph.text.sentences import spell_out_rows
-from graph.text.word_forms import unspaced_runs
+from graph.text.word_forms import SENTENCE_ENDS, unspaced_runs
 from graph.types import AnswerForm, Excerpt, Message
 
 REASON, ANSWER = "###Reason:", "###Answer:"
@@ -216,10 +216,10 @@ def numbered_excerpt(number: int, excerpt: Excerpt) -> str:
 def is_no_answer(text: str) -> bool:
     """Whether a one-line reply is empty, or one of the usual ways to say that there is no answer.
 
-    >>> is_no_answer("Not in the documents."), is_no_answer("Unknown Pleasures")
-    (True, False)
+    >>> is_no_answer("Not in the documents."), is_no_answer("I don’t know…"), is_no_answer("Unknown Pleasures")
+    (True, True, False)
     """
-    return text.casefold().strip(" .") in _NO_ANSWERS
+    return text.casefold().replace("’", "'").strip(f" .!…{SENTENCE_ENDS}") in _NO_ANSWERS
 
 
 def format_answer(reason: str, answer: str) -> str:

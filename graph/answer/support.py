@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Any, Literal, get_args
 
 from graph.answer.citations import CitationGate, Mark, check_citations
@@ -18,8 +19,8 @@ from graph.answer.model_verifier import is_model, open_model_verifier
 from graph.answer.prompt import NOT_FOUND, split_form
 from graph.answer.verifier import Premise, Verifier, missing_words, word_verifier
 from graph.errors import UserError
-from graph.text.sentences import HEADING, LIST_ITEM, is_row, split_units
-from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, Words, form
+from graph.text.sentences import LIST_ITEM, begins_with_row, split_blocks, split_units
+from graph.text.word_forms import FOREIGN_FUNCTION_WORDS, FUNCTION_WORDS, SENTENCE_ENDS, Words, count_words, form
 from graph.types import Excerpt
 
 MIN_WORDS, MIN_CONTENT_WORDS, MAX_WORDS = 4, 2, 200
@@ -27,8 +28,10 @@ MAX_FRAGMENT_WORDS = 8
 """A longer text is judged without its question, even if it does not end as a sentence does."""
 MAX_CHARS = 200_000
 """The maximum number of characters of passages to compare a sentence with: about 33,000 English words."""
-_SENTENCE_END = re.compile(r"[.!?:;…。！？][\"'”’»)\]*_]*\s*$")
-"""Punctuation that ends a sentence, with closing quotation marks, brackets or emphasis."""
+_CLOSING = r"[*_~`\"'”’»)\]」』）]"
+"""Closing quotation marks, brackets, emphasis and code."""
+_SENTENCE_END = re.compile(rf"[.!?:;…{SENTENCE_ENDS}]{_CLOSING}*\s*$")
+"""Punctuation that ends a sentence, with closing marks."""
 _OTHER_LETTER = re.compile(r"[^\W\d_A-Za-z\u00aa\u00ba\u00c0-\u024f\u1e00-\u1eff]")
 """A letter of a script other than Latin."""
 CACHED_PREMISES = 256
@@ -148,7 +151,8 @@ class SupportChecker:
         """The sentences of a text (with checked citations) that can be judged, each with the probability that it is unsupported."""
         for sentence in self._statements(text):
             if self._verifier is not None and self.obstacle(sentence) is None:
-                yield sentence, float(self._verifier.judge([sentence.claim], self._premise(sentence))[0])
+                claims, premise = [sentence.claim], self._premise(sentence)
+                yield sentence, float(self._verifier.judge(claims, premise, sentence.is_fragment)[0])
 
     def _statements(self, text: str) -> Iterator[Statement]:
         """The sentences to judge, without those that say only that something is not in the documents."""
@@ -169,9 +173,11 @@ class SupportChecker:
         return obstacle_to(sentence.claim)
 
     def _missing(self, sentence: Statement) -> tuple[str, ...]:
-        """The `missing_words` of the sentence itself, without those of its question."""
-        words = Words.of(sentence.words).words
-        return tuple(word for word in missing_words(sentence.claim, self._premise(sentence)) if word in words)
+        """The `missing_words` of a sentence. The first word of a fragment may be a name, if it is not POLAR and no lower-case word follows it."""
+        words, text = Words.of(sentence.words), sentence.words
+        if sentence.is_fragment and not POLAR.intersection(words.lower[:1]) and not "".join(words.words[1:2]).islower():
+            text = f"x {text}"
+        return missing_words(text, self._premise(sentence))
 
     def _is_unsupported(self, probability: float) -> bool:
         return self._verifier is not None and probability >= self._verifier.threshold
@@ -208,12 +214,39 @@ def premise_of(excerpt: Excerpt) -> Premise:
 
 def statements_of(text: str, passages: int, question: str = "") -> Iterator[Statement]:
     """The sentences of an answer to `question` (with checked citations), except headings and sentences without words."""
-    for unit in split_units(text):
+    for start, words_end, end in _spans(text):
         gate = CitationGate(0)
-        words = gate.feed(unit.text) + gate.finish()
-        if unit.kind != "heading" and any(map(str.isalnum, words)):
+        words = gate.feed(text[start:words_end]) + gate.finish()
+        gate.feed(text[words_end:end])
+        gate.finish()
+        if any(map(str.isalnum, words)):
             cited = tuple(number for number in gate.removed if 1 <= number <= passages)
-            yield Statement(unit.text, unit.start, unit.end, words, claim_of(words, question), cited)
+            yield Statement(text[start:end], start, end, words, claim_of(words, question), cited)
+
+
+_CITED = r"\[\d+\](?:(?:[-–,;/& ]|and)*\[\d+\])*"
+_TAIL = re.compile(
+    rf"(?P<close>(?:{_CLOSING}+(?=[\s\[(（]|\Z))?)"
+    rf"(?:[^\S\n]*(?:[-–,;/&]?[^\S\n]*{_CITED}|[(（](?:\w+[.:]? )?{_CITED}\.?[)）])(?!\s*[*_`\"'“‘]*[a-zß-ÿα-ωа-я,;]))?"
+)
+"""Closing marks after a sentence, and citations that do not begin the next: `** [1]`, `([1], [2])`, `(see [1])`; not `, [2] says`."""
+
+
+def _spans(text: str) -> list[tuple[int, int, int]]:
+    """The start of each sentence and row of a text, the end of its words, and the end of the citations after it. `split_units` leaves some closing marks
+    and citations to the next sentence: `**It sank.** [1] It burned. ([2])`."""
+    spans: list[tuple[int, int, int]] = []
+    for unit in split_units(text):
+        start = unit.start
+        if spans and unit.kind == "sentence":
+            first, words_end, end = spans[-1]
+            tail = _TAIL.match(text, end)
+            if tail is not None and tail.end() > start:
+                spans[-1] = (first, tail.end("close") if words_end == end else words_end, tail.end())
+                start = unit.end - len(text[tail.end() : unit.end].lstrip())
+        if unit.kind != "heading" and start < unit.end:
+            spans.append((start, unit.end, unit.end))
+    return spans
 
 
 def obstacle_to(claim: str) -> Obstacle | None:
@@ -273,13 +306,12 @@ def claim_of(sentence: str, question: str) -> str:
     >>> claim_of("Ida Marlow of Tarn built it.", "Who built it?")
     'Ida Marlow of Tarn built it.'
     """
-    words = len(sentence.split())
+    words = count_words(sentence)
     is_fragment = words < MIN_WORDS or (words <= MAX_FRAGMENT_WORDS and not _SENTENCE_END.search(sentence))
     return f"{question} {sentence}" if question and is_fragment else sentence
 
 
 Span = tuple[int, int]
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _SPACES, _REST, _LINE_ENDS = re.compile(" *"), re.compile(r"[^\n]*"), re.compile(r"\n*")
 
 
@@ -350,13 +382,13 @@ def without_unsupported(text: str, unsupported: Sequence[Unsupported]) -> tuple[
     return output, tuple(_moved(each, min(offset_without(each.start, cuts), len(output))) for each in unsupported)
 
 
-def is_only_headings(text: str) -> bool:
-    """Whether no line of a text is more than a heading, so that nothing in it can be judged.
+def lacks_sentences(text: str) -> bool:
+    """Whether a text consists of headings, headers of tables and marks at most, so that nothing in it can be judged.
 
-    >>> is_only_headings(""), is_only_headings("# Ferries"), is_only_headings("# Ferries\\n\\nIt burned.")
-    (True, True, False)
+    >>> [lacks_sentences(text) for text in ("# Ferries", "| Stop | Fare |\\n|---|---|", "---", "# Ferries\\n\\nIt burned.")]
+    [True, True, True, False]
     """
-    return all(not line.strip() or HEADING.match(line) for line in text.splitlines())
+    return next(statements_of(text, 0), None) is None
 
 
 def _moved(sentence: Unsupported, offset: int) -> Unsupported:
@@ -369,15 +401,8 @@ def settled_length(text: str) -> int:
 
     The empty lines after a block belong to it.
     """
-    end, is_closed, in_table = 0, False, False
-    for match in _LINE.finditer(text):
-        line = match[0]
-        if not line.strip():
-            is_closed = is_closed or not in_table
-            continue
-        end = match.start() if is_closed else end
-        is_closed, in_table = bool(LIST_ITEM.match(line) or HEADING.match(line)), is_row(line)
-    return end
+    blocks = pairwise(split_blocks(text))
+    return max((start for (before, _), (_, start) in blocks if not begins_with_row(before)), default=0)
 
 
 def spans_to_cut(text: str, sentences: Sequence[Unsupported], before: str) -> list[Span]:
@@ -443,6 +468,11 @@ class SupportRow:
     def claim(self) -> str:
         """The `claim_of` the sentence."""
         return claim_of(self.sentence, self.question)
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether the sentence is judged together with its question."""
+        return self.claim != self.sentence
 
 
 def support_row(row: Mapping[str, Any], where: str) -> SupportRow:

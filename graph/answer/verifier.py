@@ -422,8 +422,9 @@ class Verifier(Protocol):
     def threshold(self) -> float:
         """The lowest probability at which a sentence is marked as unsupported."""
 
-    def judge(self, claims: Sequence[str], premise: Premise) -> NDArray[np.float64]:
-        """The probability that the passages of `premise` do not support each of one or more claims: [n]."""
+    def judge(self, claims: Sequence[str], premise: Premise, with_question: bool = False) -> NDArray[np.float64]:
+        """The probability that the passages of `premise` do not support each of one or more claims: [n]. `with_question`: the claims begin with their
+        questions (`claim_of`)."""
 
 
 @dataclass(frozen=True)
@@ -435,7 +436,7 @@ class WordVerifier:
     threshold: float
     second: SecondStage | None = None
 
-    def judge(self, claims: Sequence[str], premise: Premise) -> NDArray[np.float64]:
+    def judge(self, claims: Sequence[str], premise: Premise, with_question: bool = False) -> NDArray[np.float64]:
         return probability_of_readings(self, Readings.of((claim, premise) for claim in claims))
 
 

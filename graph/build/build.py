@@ -23,13 +23,20 @@ from graph.build.read_passages import (
     read_waiting,
     reading_facts,
 )
-from graph.build.stores import has_store, open_for_writing, read_settings, store_encoder, store_settings
+from graph.build.stores import (
+    has_store,
+    open_for_writing,
+    read_settings,
+    store_encoder,
+    store_settings,
+    stored_settings,
+)
 from graph.documents.split import split_passages
-from graph.errors import UserError
+from graph.errors import DamagedFile, UserError
 from graph.extract.extraction import ReadDocuments
 from graph.hierarchy.summaries import WriteSummaries, write_summaries
 from graph.shared.console import say
-from graph.shared.disk import report_full_disk
+from graph.shared.disk import report_unwritable
 from graph.store.arrays import check_arrays, check_files, load_arrays, load_field, publish, save_arrays
 from graph.store.columns.moved import rows_with_numbers
 from graph.store.columns.strings import Strings, ids_at
@@ -37,7 +44,7 @@ from graph.store.data import IndexData
 from graph.store.embedding_cache import EmbeddingCache, PendingVectors
 from graph.store.index_settings import IndexSettings
 from graph.store.ledger_file import LEDGER
-from graph.store.lock import GiveUp
+from graph.store.lock import GiveUp, queue_of_writers
 from graph.store.manifest import MANIFEST, Base, Manifest, read_manifest
 from graph.store.rows import Store
 from graph.types import Document, Encoder, OpenEncoder, OpenModel, Workers
@@ -94,12 +101,11 @@ def build_index(
     existed = folder.exists()
     was_empty = _prepare_folder(folder)
     started = time.perf_counter()
-    is_new = committed = False
+    committed = False
     try:
         with open_for_writing(folder) as store:
-            is_new = was_empty and store.get_meta("settings") is None
             with store.transaction():
-                store_settings(store, settings)
+                settings = store_settings(store, settings)
                 counts = put_documents(store, documents, imported_hashes(settings))
                 deleted = delete_others(store, keep) if keep is not None else 0
                 tools = open_tools(folder, store, settings, open_encoder, open_model, workers)
@@ -107,10 +113,10 @@ def build_index(
             read_done = time.perf_counter()
             data = finish_build(folder, store, tools, settings)
             facts = reading_facts(store)
-    except UserError:
-        if committed:
+    except BaseException as problem:
+        if committed and isinstance(problem, UserError | KeyboardInterrupt) and not isinstance(problem, DamagedFile):
             say(f"{folder}: interrupted, but the work done so far is saved; continue with: modegraph resume {folder}")
-        elif is_new:
+        elif was_empty and not committed:
             _remove_files(folder, existed)
         raise
     return report_of(data, facts, (*counts, deleted), (read_done - started, time.perf_counter() - read_done))
@@ -168,19 +174,22 @@ def open_tools(
     return Tools(encoder, split, read, write, workers)
 
 
-def finish_build(folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False) -> IndexData:
+def finish_build(
+    folder: Path, store: Store, tools: Tools, settings: IndexSettings, compact: bool = False, anew: bool = False
+) -> IndexData:
     """The steps after documents have been stored or deleted: extract, encode, derive, save the next generation.
 
-    With `compact`, communities are detected again regardless of `layers_on_edit`, and vectors are merged into one segment.
+    With `compact`, communities are detected again regardless of `layers_on_edit`, and vectors are merged into one segment. With `anew`, the last
+    generation is not read.
     """
     if tools.read is not None:
         read_waiting(store, tools.read, tools.split, tools.workers)
-    encoder, last = tools.encoder, _last_generation(folder, store, compact)
+    encoder, last = tools.encoder, _LastGeneration() if anew else _last_generation(folder, store, compact)
     stale = _stale_passages(store, last) if settings.layers_on_edit == "later" and not compact else 0
     carry = 0 < stale <= MAX_CHANGED_SHARE * store.count("passages")
-    extractive = tools.write is None and last.manifest is not None and not last.manifest.settings.get("summary_model")
     rebuild_graphs = compact and last.manifest is not None and last.manifest.grown
-    reuse = LayerReuse(communities=carry, graphs=not rebuild_graphs, summaries=extractive)
+    reuse_summaries = tools.write is None and _may_reuse_summaries(last, carry)
+    reuse = LayerReuse(communities=carry, graphs=not rebuild_graphs, summaries=reuse_summaries)
     pending = PendingVectors(folder)
     cache = EmbeddingCache(last.data, pending, encoder, settings.vectors, tools.workers)
     count_tokens = encoder.count_tokens
@@ -226,6 +235,13 @@ def _last_generation(folder: Path, store: Store, compact: bool) -> _LastGenerati
     return _LastGeneration(manifest, load_arrays(folder, IndexData, manifest, moved=True), changed, base)
 
 
+def _may_reuse_summaries(last: _LastGeneration, carry: bool) -> bool:
+    """Whether the last summaries may be reused: no model wrote them and, unless communities are carried over (`carry`), they were not carried over before."""
+    if last.manifest is None or last.manifest.settings.get("summary_model"):
+        return False
+    return carry or not last.manifest.changed_passages
+
+
 def _has_grown(last: _LastGeneration, data: IndexData) -> bool:
     """Whether edits changed a graph that was or became too large to be updated exactly; it stays approximate even if it shrinks again."""
     if last.manifest is None or last.data is None:
@@ -269,18 +285,21 @@ def _prepare_folder(folder: Path) -> bool:
         found = f"{folder}: exists and is not an index"
         raise UserError(found, "a new or empty folder, or an index", "choose another --out")
     was_empty = not folder.exists() or not any(folder.iterdir())
-    with report_full_disk(folder):
+    with report_unwritable(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return was_empty
 
 
 def _remove_files(folder: Path, existed: bool) -> None:
-    """Delete the files of a first run that failed, and their folder unless it `existed` before; files that cannot be deleted remain."""
-    with suppress(OSError):
-        for file in folder.iterdir():
-            file.unlink()
-        if not existed:
-            folder.rmdir()
+    """Delete the files of a first run that stored nothing, and their folder unless it `existed` before. They remain if they cannot be deleted, or if another
+    writer waits or has written.
+    """
+    with suppress(OSError, UserError), queue_of_writers(folder) as tickets:
+        if not tickets and stored_settings(folder) is None:
+            for file in folder.iterdir():
+                file.unlink()
+            if not existed:
+                folder.rmdir()
 
 
 def _only_ledger(folder: Path) -> bool:
@@ -352,7 +371,7 @@ def edit_index(
         edits = take()
         settings = read_settings(folder)
         with store.transaction():
-            input_hashes = imported_hashes(settings)
+            input_hashes = imported_hashes(settings) if any(edit.add for edit in edits) else {}
             outcomes = [_apply_edit(store, edit, input_hashes) for edit in edits]
             tools = open_tools(folder, store, settings, open_encoder, open_model)
         note_stored()

@@ -53,7 +53,7 @@ def copy_to_database(folder: Path, dsn: str) -> dict[str, int]:
         if problem := ledger_damage(folder):
             raise UserError(f"{folder / LEDGER}: {problem}", "an intact ledger", f"run: modegraph repair {folder}")
         migrate(connection, database)
-        if connection.execute("SELECT 1 FROM meta LIMIT 1").fetchone() is not None:
+        if _has_index(connection):
             raise UserError(f"{database}: already contains an index", "a database without one", "name another database")
         connection.execute("SET LOCAL statement_timeout = 0")
         with closing(open_to_read(folder / SQLITE_FILE)) as store:
@@ -81,10 +81,13 @@ def copy_to_folder(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder}: exists and is not an empty folder", "a new or empty folder", "name another folder")
+    database = database_of(dsn)
     with transaction(dsn) as connection:
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         connection.execute("SET LOCAL statement_timeout = 0")
-        check_schema(connection, database_of(dsn))
+        check_schema(connection, database)
+        if not _has_index(connection):
+            raise UserError(f"{database}: contains no index", "a database with one", "name another database")
         folder.mkdir(parents=True, exist_ok=True)
         try:
             with report_full_disk(folder):
@@ -95,6 +98,10 @@ def copy_to_folder(
             raise
     resume_build(folder, open_encoder, open_model)
     return counts
+
+
+def _has_index(connection: Connection) -> bool:
+    return connection.execute("SELECT 1 FROM meta LIMIT 1").fetchone() is not None
 
 
 def _receive_all(connection: Connection, folder: Path) -> dict[str, int]:

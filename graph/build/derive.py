@@ -39,7 +39,7 @@ from graph.store.columns.moved import (
     rows_holding,
     rows_with_numbers,
 )
-from graph.store.columns.row_map import RowMap, without_missing
+from graph.store.columns.row_map import NO_ROWS, RowMap, without_missing
 from graph.store.columns.strings import Strings, rows_among
 from graph.store.data import (
     DocumentColumns,
@@ -111,7 +111,8 @@ class LayerReuse:
     With `communities`, new nodes join existing communities (graph/hierarchy/communities.py) and the quantiles of cosines stay the same; else both are
     computed again. With `graphs`, neighbours are searched only for nodes that the edit affects: up to FLAT_LIMIT nodes
     (graph/hierarchy/similarity.py) the graphs equal newly computed ones bit for bit. With `summaries`, a summary is reused if its members are the same or,
-    with `communities`, nearly the same; without `communities`, reused summaries equal newly written ones if no model has written or will write summaries.
+    with `communities`, nearly the same; without `communities`, reused summaries equal newly written ones if no model has written or will write summaries,
+    and edits have carried none over.
     """
 
     communities: bool
@@ -153,7 +154,7 @@ def derive_arrays(
         encode=lambda ids, texts: cache.encode("summaries", ids, texts),
         settings=settings,
         write=write,
-        last=None if last is None else _last_hierarchy(last, passages, propositions.merge, base is last, reuse),
+        last=None if last is None else _last_hierarchy(last, passages, base is last, reuse),
     )
     with store.transaction():
         store.put_summaries((s.id, s.layer, s.text) for s in hierarchy.summaries)
@@ -303,10 +304,9 @@ def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> T
     )
 
 
-def _last_hierarchy(
-    last: IndexData, passages: _Passages, propositions: RowMap, moved: bool, reuse: LayerReuse
-) -> LastHierarchy:
+def _last_hierarchy(last: IndexData, passages: _Passages, moved: bool, reuse: LayerReuse) -> LastHierarchy:
     """The last hierarchy; its passages are matched by rows if the current rows were `moved` from it, else by ids."""
+    lost = columns_of_rows(last.passage_proposition_PN, passages.merge.deleted_G) if moved else NO_ROWS
     return LastHierarchy(
         last_P=passages.merge.previous_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
         passages=len(last.passage_ids),
@@ -317,7 +317,7 @@ def _last_hierarchy(
         edges=last.similarity_XX if reuse.graphs else None,
         carry=reuse.communities,
         extractive=moved and reuse.summaries,
-        deleted=[last.proposition_texts[row] for row in propositions.deleted_G.tolist()] if moved else (),
+        maybe_lost=[last.proposition_texts[row] for row in lost.tolist()],
     )
 
 

@@ -7,19 +7,19 @@ lengths are estimated from the passages.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from graph.build.build import without_nul
-from graph.build.read_passages import few_shot_examples
-from graph.build.stores import check_index_encoder, check_settings, has_store, open_store
+from graph.build.read_passages import few_shot_examples, imported_rows
+from graph.build.stores import check_index_encoder, check_settings, open_store, stored_settings
 from graph.documents.split import split_passages
 from graph.extract.entities import entity_key
 from graph.extract.extraction import PendingDocument
-from graph.extract.imported import Row, load_extraction, read_imported
+from graph.extract.imported import Row, read_imported
 from graph.extract.llm import SAMPLED_PASSAGES, Domain, Prompt, domain_request
 from graph.shared.ids import content_id
 from graph.store.arrays import load_arrays
@@ -35,7 +35,7 @@ REPLY_TOKENS_PER_PASSAGE_TOKEN = 4.0
 SUMMARY_CALLS = "the calls for summaries, one or more for each new chunk or community"
 """Calls that cannot be counted before everything is encoded."""
 
-Kind = Literal["new", "changed", "unchanged", "waiting"]
+Kind = Literal["new", "changed", "unchanged", "waiting", "not encoded"]
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,8 @@ class Prices:
 
 @dataclass(frozen=True)
 class BuildPlan:
-    """The work of a run: documents by kind, passages to read, texts to encode, model calls and tokens. The texts to encode are counted without summaries and
-    without terms of texts in scripts that have no letter case.
+    """The work of a run: documents by kind, passages to read, texts to encode, model calls and tokens. The texts to encode, which include those that an
+    unfinished run left, are counted without summaries and without terms of texts in scripts that have no letter case.
 
     `waiting` documents were stored by a run that did not finish; calls already in the index's ledger are counted too, so for these
     documents calls, tokens and money are upper bounds. `money` is None without prices. `not_counted` describes the calls that
@@ -79,7 +79,7 @@ def plan_build(
     """The work that `build_index` would do with the same arguments; `folder` need not be an index yet."""
     folder = Path(folder)
     encoder = open_encoder(settings.encoder)
-    rows = load_extraction(Path(settings.import_file)) if settings.extractor == "import" else {}
+    rows = imported_rows(settings)
     split = partial(split_passages, max_tokens=settings.max_passage_tokens, count_tokens=encoder.count_tokens)
     kinds: Counter[Kind] = Counter()
     texts: set[str] = set()
@@ -88,20 +88,22 @@ def plan_build(
     prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
     passages = 0
     with _open_if_exists(folder) as store:
+        not_encoded = set[str]()
         if store is not None:
             check_settings(store, settings)
             check_index_encoder(store, encoder, folder)
-            lacks_vectors = _lacks_vectors(folder, store)
-        for kind, document in _classify(store, documents, rows):
+            not_encoded = _sources_not_encoded(folder, store)
+        for kind, document in _classify(store, documents, rows, not_encoded):
             kinds[kind] += 1
-            if kind == "unchanged":
-                if store is not None and lacks_vectors(document.source):
-                    texts |= _text_ids(PendingDocument(document, tuple(split(document))), rows)
+            if kind == "unchanged" and document.source not in not_encoded:
+                continue
+            all_passages = split(document)
+            texts |= _text_ids(PendingDocument(document, all_passages), rows)
+            if kind in ("unchanged", "not encoded"):
                 continue
             read_ids = store.passage_ids(document.source) if store is not None and kind == "waiting" else set()
-            to_read = tuple(passage for passage in split(document) if passage.id not in read_ids)
+            to_read = tuple(passage for passage in all_passages if passage.id not in read_ids)
             passages += len(to_read)
-            texts |= _text_ids(PendingDocument(document, to_read), rows)
             for passage in to_read if settings.extractor == "llm" else ():
                 calls.append(_call_tokens(prompt.request(passage, Domain(), 0), passage.text, encoder.count_tokens))
                 sample = [*sample, passage][:SAMPLED_PASSAGES]
@@ -131,15 +133,16 @@ def _call_tokens(request: CompletionRequest, passage: str, count_tokens: Callabl
 
 
 def _open_if_exists(folder: Path) -> AbstractContextManager[Store | None]:
-    return closing(open_store(folder)) if has_store(folder) else nullcontext()
+    return open_store(folder) if stored_settings(folder) is not None else nullcontext()
 
 
 def _classify(
-    store: Store | None, documents: Iterable[Document], rows: Mapping[str, Row]
+    store: Store | None, documents: Iterable[Document], rows: Mapping[str, Row], not_encoded: set[str]
 ) -> Iterator[tuple[Kind, Document]]:
-    """Every document passed in or waiting in the index, with its kind."""
+    """Every document passed in, and every other one of the index that waits or is `not_encoded`, with its kind."""
     hashes = store.document_hashes() if store is not None else {}
     waiting = set(store.sources_to_extract()) if store is not None else set()
+    others = waiting | not_encoded
     for document in map(without_nul, documents):
         known = hashes.get(document.source)
         input_hash = rows[document.source].hash if document.source in rows else ""
@@ -147,9 +150,10 @@ def _classify(
             yield ("new" if known is None else "changed"), document
         else:
             yield ("waiting" if document.source in waiting else "unchanged"), document
-        waiting.discard(document.source)
+        others.discard(document.source)
     if store is not None:
-        yield from (("waiting", store.document(source)) for source in sorted(waiting))
+        for source in sorted(others):
+            yield ("waiting" if source in waiting else "not encoded"), store.document(source)
 
 
 def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
@@ -164,15 +168,16 @@ def _text_ids(item: PendingDocument, rows: Mapping[str, Row]) -> set[str]:
     return ids
 
 
-def _lacks_vectors(folder: Path, store: Store) -> Callable[[str], bool]:
-    """A function that returns whether the texts of a stored document may lack vectors, because no generation has been derived since it was written."""
+def _sources_not_encoded(folder: Path, store: Store) -> set[str]:
+    """The stored documents whose texts may lack vectors, because no generation has been derived since they were written."""
     changed = store.changed_since(read_manifest(folder).generation) if (folder / MANIFEST).exists() else None
-    return (lambda source: True) if changed is None else set(changed).__contains__
+    sources = set(store.sources())
+    return sources if changed is None else sources.intersection(changed)
 
 
 def _known_vectors(folder: Path) -> set[str]:
     """Ids of the texts that are already encoded."""
-    known = set(PendingVectors(folder).ids)
+    known = set(PendingVectors(folder, check=False).ids)
     if (folder / MANIFEST).exists():
         last = load_arrays(folder, IndexData)
         for ids, _ in VECTOR_FIELDS.values():

@@ -1,14 +1,24 @@
 """Operations on an existing index: delete, resume, retry, status, verify, repair, compact."""
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from unicodedata import normalize
 
 from graph.build.build import finish_build, is_current, open_tools
 from graph.build.read_passages import no_model, read_quarantined, reading_facts
-from graph.build.stores import is_finished, open_for_writing, open_store, read_settings, store_name, store_settings
+from graph.build.stores import (
+    active_writer,
+    has_store,
+    is_finished,
+    open_for_writing,
+    open_in_turn,
+    open_store,
+    read_settings,
+    store_name,
+    store_settings,
+    turn_to_write,
+)
 from graph.errors import UserError, did_you_mean
 from graph.shared.console import say
 from graph.shared.disk import folder_bytes
@@ -19,7 +29,6 @@ from graph.store.data import VECTOR_FIELDS, IndexData
 from graph.store.embedding_cache import PendingVectors
 from graph.store.index_settings import DATABASE_FILE, IndexSettings, has_database
 from graph.store.ledger_file import LEDGER, ledger_damage, renew_ledger
-from graph.store.lock import writer_lock
 from graph.store.manifest import (
     MANIFEST,
     Manifest,
@@ -31,20 +40,21 @@ from graph.store.manifest import (
     sizes,
 )
 from graph.store.rows import TABLES, Store
-from graph.store.seal import INDEX_AGAIN, SEAL, check_seal
-from graph.store.sqlite import SQLITE_FILE
+from graph.store.seal import SEAL, check_seal
+from graph.store.sqlite import INDEX_AGAIN, SQLITE_FILE
 from graph.store.vectors import SEGMENT_ENDING, SEGMENT_FOLDER
 from graph.types import OpenEncoder, OpenModel, Workers
 from graph.workers.engines import THIS_PROCESS
 
 COUNTED_TABLES = tuple(table for table in TABLES if table not in ("meta", "occurrence_topics", "quarantine", "changed"))
 UNFINISHED = "the last run did not finish"
+ROWS_EXPECTED = "an intact file, from which the other files are made"
 
 
 @dataclass(frozen=True)
 class IndexStatus:
     """The state of an index. `store` names the store of its rows: index.sqlite, or a database. `unfinished` is a message if the last
-    run did not finish, else ""; `rows` counts the rows of COUNTED_TABLES.
+    run did not finish or another is at work, else ""; `rows` counts the rows of COUNTED_TABLES.
 
     `identity` is the manifest's (graph/store/manifest.py), "" without one; `quarantined`, `dropped` and `read_by` are those of a
     BuildReport (graph/build/build.py). `changed_passages` is the number of passages that were added or removed since the communities were
@@ -83,27 +93,38 @@ def delete_documents(
 ) -> IndexData:
     """Remove documents by source, and everything read only from them; UserError, changing nothing, if a source is unknown."""
     folder = Path(folder)
-    settings = read_settings(folder)
+    read_settings(folder)
     if not sources:
         return load_arrays(folder, IndexData)
-    with open_for_writing(folder) as store:
-        with store.transaction():
-            for source in _as_stored(folder, store.sources(), sources):
-                store.delete_document(source)
-            store.drop_orphans()
-            tools = open_tools(folder, store, settings, open_encoder, open_model)
-        return finish_build(folder, store, tools, settings)
+    try:
+        with open_for_writing(folder) as store:
+            settings = read_settings(folder)
+            with store.transaction():
+                for source in _as_stored(store.sources(), sources):
+                    store.delete_document(source)
+                store.drop_orphans()
+                tools = open_tools(folder, store, settings, open_encoder, open_model)
+            return finish_build(folder, store, tools, settings)
+    except _UnknownSource as problem:
+        # The turn is over: other writers do not wait for the search for similar names, which may take seconds.
+        source, known = problem.args
+        expected = did_you_mean(source, known) or f"one of its {len(known):,} documents"
+        found = f"{folder}: no document {source!r}"
+        raise UserError(found, expected, "correct the name; nothing was deleted") from None
 
 
-def _as_stored(folder: Path, known: Sequence[str], sources: Sequence[str]) -> set[str]:
-    """The sources as stored: macOS decomposes accented letters in file names, but users type composed ones. UserError if a source is unknown."""
+class _UnknownSource(Exception):
+    """A source that no document has; the arguments are the source and those of all documents."""
+
+
+def _as_stored(known: Sequence[str], sources: Sequence[str]) -> set[str]:
+    """The sources as stored: macOS decomposes accented letters in file names, but users type composed ones."""
     stored = {normalize("NFC", each): each for each in known} | {each: each for each in known}
     found = set()
     for source in sources:
         name = stored.get(source) or stored.get(normalize("NFC", source))
         if name is None:
-            expected = did_you_mean(source, known) or f"one of its {len(known):,} documents"
-            raise UserError(f"{folder}: no document {source!r}", expected, "correct the name; nothing was deleted")
+            raise _UnknownSource(source, known)
         found.add(name)
     return found
 
@@ -141,10 +162,10 @@ def _resume(
     quarantined: bool,
 ) -> tuple[int, IndexData]:
     """Read the quarantined passages again if `quarantined`, then finish the index; return how many were retried, and the arrays."""
-    settings = settings or read_settings(folder)
+    read_settings(folder)
     with open_for_writing(folder) as store:
         with store.transaction():
-            store_settings(store, settings)
+            settings = store_settings(store, settings or read_settings(folder))
             tools = open_tools(folder, store, settings, open_encoder, open_model, workers, retry=quarantined)
         retried = read_quarantined(store, tools.read) if quarantined and tools.read is not None else 0
         return retried, finish_build(folder, store, tools, settings)
@@ -154,7 +175,7 @@ def quarantine_warning(folder: Path | str) -> str:
     """The warning when more passages are in quarantine than the settings allow; "" otherwise."""
     folder = Path(folder)
     share = read_settings(folder).max_failed_share
-    with closing(open_store(folder)) as store:
+    with open_store(folder) as store:
         facts = reading_facts(store)
     if facts.quarantined <= share * facts.passages:
         return ""
@@ -168,7 +189,7 @@ def index_status(folder: Path | str) -> IndexStatus:
     """The state of an index; read-only, and safe while a writer is at work."""
     folder = Path(folder)
     settings = read_settings(folder)
-    with closing(open_store(folder)) as store:
+    with open_store(folder) as store:
         rows = {table: store.count(table) for table in COUNTED_TABLES}
         facts = reading_facts(store)
         waiting = len(store.sources_to_extract())
@@ -186,11 +207,22 @@ def index_status(folder: Path | str) -> IndexStatus:
         quarantined=facts.quarantined,
         dropped=facts.dropped,
         read_by=facts.read_by,
-        pending_vectors=len(PendingVectors(folder).ids),
+        pending_vectors=len(PendingVectors(folder, check=False).ids),
         changed_passages=manifest.changed_passages if manifest is not None else 0,
         ann_recall=_ann_recall(manifest) if manifest is not None else {},
-        unfinished="" if finished else f"{UNFINISHED}: modegraph resume {folder}",
+        unfinished="" if finished else ": ".join(_unfinished(folder)),
     )
+
+
+def _unfinished(folder: Path) -> tuple[str, str]:
+    """Why an index is unfinished, and what to do."""
+    writer = active_writer(folder)
+    return (f"process {writer} is writing", "wait for it") if writer else _interrupted(folder)
+
+
+def _interrupted(folder: Path) -> tuple[str, str]:
+    """As `_unfinished`, if no other process is writing."""
+    return UNFINISHED, f"modegraph resume {folder}"
 
 
 def _ann_recall(manifest: Manifest) -> dict[str, float]:
@@ -204,8 +236,13 @@ def _ann_recall(manifest: Manifest) -> dict[str, float]:
 def verify_index(folder: Path | str) -> list[Damage]:
     """Every file that is missing, truncated, altered or unfinished; rows in a database are not checked. OtherFormat if the index has a different format."""
     folder = Path(folder)
+    return _damage(folder, _unfinished)
+
+
+def _damage(folder: Path, unfinished: Callable[[Path], tuple[str, str]]) -> list[Damage]:
+    """The damage of an index; `unfinished` returns the problem and the remedy, and is called only if a run has not finished."""
     repair = f"modegraph repair {folder}"
-    damage = _store_damage(folder)
+    damage = _store_damage(folder, unfinished)
     try:
         manifest = read_manifest(folder)
     except OtherFormat:
@@ -222,19 +259,20 @@ def verify_index(folder: Path | str) -> list[Damage]:
     return damage
 
 
-def _store_damage(folder: Path) -> list[Damage]:
+def _store_damage(folder: Path, unfinished: Callable[[Path], tuple[str, str]]) -> list[Damage]:
     if has_database(folder):
-        with closing(open_store(folder)) as store:
+        with open_store(folder) as store:
             finished = is_finished(folder, store, generation_of(folder) or int(store.get_meta("generation") or 0))
-        return [] if finished else [Damage(DATABASE_FILE, UNFINISHED, f"modegraph resume {folder}")]
+        return [] if finished else [Damage(DATABASE_FILE, *unfinished(folder))]
     if not (folder / SQLITE_FILE).exists():
         return [Damage(SQLITE_FILE, "missing", INDEX_AGAIN)]
-    found = {
-        "intact": [],
-        "unfinished": [Damage(SQLITE_FILE, UNFINISHED, f"modegraph resume {folder}")],
-        "damaged": [Damage(SQLITE_FILE, "its contents have changed since the last run", INDEX_AGAIN)],
-        "illegible": [Damage(SEAL, "its contents have changed", f"modegraph repair {folder}")],
-    }[check_seal(folder)]
+    found, seal = list[Damage](), check_seal(folder)
+    if seal == "unfinished":
+        found.append(Damage(SQLITE_FILE, *unfinished(folder)))
+    elif seal == "damaged":
+        found.append(Damage(SQLITE_FILE, "its contents have changed since the last run", INDEX_AGAIN))
+    elif seal == "illegible":
+        found.append(Damage(SEAL, "its contents have changed", f"modegraph repair {folder}"))
     problem = ledger_damage(folder)
     return [*found, Damage(LEDGER, problem, f"modegraph repair {folder}")] if problem else found
 
@@ -246,33 +284,38 @@ def repair_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Open
     intact calls are copied into a new ledger. UserError when index.sqlite itself is missing or damaged: it cannot be rebuilt.
     """
     folder = Path(folder)
-    damage = verify_index(folder)
-    for found in damage:
-        if found.repair == INDEX_AGAIN:
-            expected = "an intact file, from which the other files are made"
-            raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", expected, found.repair)
-    if any(found.file == LEDGER for found in damage):
-        with writer_lock(folder):
+    if not has_store(folder):
+        raise UserError(f"{folder / SQLITE_FILE}: missing", ROWS_EXPECTED, INDEX_AGAIN)
+    with turn_to_write(folder) as turn:
+        damage = _damage(folder, _interrupted)
+        for found in damage:
+            if found.repair == INDEX_AGAIN:
+                raise UserError(f"{folder / SQLITE_FILE}: {found.problem}", ROWS_EXPECTED, found.repair)
+        if any(found.file == LEDGER for found in damage):
             say(renew_ledger(folder / LEDGER))
-    rest = [found.file for found in damage if found.file != LEDGER]
-    if not rest:
-        return damage
-    settings = read_settings(folder)
-    with open_for_writing(folder) as store:
-        if all(file.endswith(ANN_ENDING) for file in rest):
-            manifest, damaged = read_manifest(folder), {Path(file).name for file in rest}
-            sound = {name: ann for name, ann in manifest.ann.items() if ann["file"] not in damaged}
-            _rewrite_arrays(folder, store, replace(manifest, ann=sound))
-            return damage
-        with store.transaction():
-            tools = open_tools(folder, store, settings, open_encoder, open_model)
-            (folder / MANIFEST).unlink(missing_ok=True)
-        pending = PendingVectors(folder)
-        for segment in sorted((folder / SEGMENT_FOLDER).glob(f"*{SEGMENT_ENDING}")):
-            if is_intact(segment):
-                pending.adopt(segment)
-        finish_build(folder, store, tools, settings)
+        if rest := [found for found in damage if found.file != LEDGER]:
+            with open_in_turn(folder, turn) as store:
+                _repair_files(folder, store, rest, open_encoder, open_model)
     return damage
+
+
+def _repair_files(
+    folder: Path, store: Store, damage: Sequence[Damage], open_encoder: OpenEncoder, open_model: OpenModel
+) -> None:
+    """Finish an unfinished run, or make the next generation from the rows and the intact vectors; until then, readers see the damaged one."""
+    if all(found.file.endswith(ANN_ENDING) for found in damage):
+        manifest, damaged = read_manifest(folder), {Path(found.file).name for found in damage}
+        sound = {name: ann for name, ann in manifest.ann.items() if ann["file"] not in damaged}
+        _rewrite_arrays(folder, store, replace(manifest, ann=sound))
+        return
+    settings, anew = read_settings(folder), any(found.problem != UNFINISHED for found in damage)
+    with store.transaction():
+        tools = open_tools(folder, store, settings, open_encoder, open_model)
+    pending = PendingVectors(folder)
+    for segment in sorted((folder / SEGMENT_FOLDER).glob(f"*{SEGMENT_ENDING}")) if anew else ():
+        if is_intact(segment):
+            pending.adopt(segment)
+    finish_build(folder, store, tools, settings, anew=anew)
 
 
 def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: OpenModel = no_model) -> int:
@@ -284,8 +327,9 @@ def compact_index(folder: Path | str, open_encoder: OpenEncoder, open_model: Ope
     folder = Path(folder)
     before = index_status(folder).disk_bytes
     with open_for_writing(folder) as store:
-        manifest, settings = read_manifest(folder), read_settings(folder)
-        if manifest.changed_passages or manifest.grown or not is_current(folder, store, settings):
+        settings = read_settings(folder)
+        manifest = read_manifest(folder) if is_current(folder, store, settings) else None
+        if manifest is None or manifest.changed_passages or manifest.grown:
             with store.transaction():
                 tools = open_tools(folder, store, settings, open_encoder, open_model)
             finish_build(folder, store, tools, settings, compact=True)

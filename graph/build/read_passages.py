@@ -7,12 +7,12 @@ with the passages that have no reading. A model's finished calls are also in `LE
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 
 from graph.errors import UserError
 from graph.extract.extraction import PendingDocument, ReadDocuments, Reading
-from graph.extract.imported import load_extraction, read_imported
+from graph.extract.imported import Row, load_extraction, read_imported
 from graph.extract.llm import SAMPLED_PASSAGES, Domain, Prompt, infer_domain, read_by_model
 from graph.extract.rules import read_by_rules
 from graph.shared.console import say, track
@@ -60,7 +60,7 @@ def _choose_extractor(
     if settings.extractor == "rules":
         return "rules", partial(_read_each, workers, read_by_rules)
     if settings.extractor == "import":
-        read_one = partial(read_imported, rows=load_extraction(Path(settings.import_file)))
+        read_one = partial(read_imported, rows=imported_rows(settings))
         return "an imported extraction, by sentence", partial(_read_each, workers, read_one)
     prompt = Prompt(few_shot_examples(settings), settings.max_reply_tokens)
     model = open_model(settings.extractor_model, ledger=folder / LEDGER)
@@ -73,11 +73,14 @@ def _choose_extractor(
     return version, partial(read_by_model, model=model, prompt=prompt, domain=domain)
 
 
+def imported_rows(settings: IndexSettings) -> dict[str, Row]:
+    """The rows of the imported extraction, by source; empty for other extractors."""
+    return load_extraction(Path(settings.import_file)) if settings.extractor == "import" else {}
+
+
 def imported_hashes(settings: IndexSettings) -> dict[str, str]:
-    """The hash of each document's row in the imported extraction, by source; empty for other extractors."""
-    if settings.extractor != "import":
-        return {}
-    return {source: row.hash for source, row in load_extraction(Path(settings.import_file)).items()}
+    """The hash of each document's row in the imported extraction, by source."""
+    return {source: row.hash for source, row in imported_rows(settings).items()}
 
 
 def read_waiting(store: Store, read: ReadDocuments, split: Split, workers: Workers) -> None:
@@ -113,10 +116,15 @@ def read_quarantined(store: Store, read: ReadDocuments) -> int:
     failed = store.quarantined()
 
     def waiting() -> Iterator[PendingDocument]:
-        for passage, attempts in track(failed, "Retrying passages", len(failed)):
-            document = store.document(passage.source)
-            (header,) = headers_at(document.text, [passage.start])
-            yield PendingDocument(document, (replace(passage, header=header),), attempts)
+        each = track(failed, "Retrying passages", len(failed))
+        for source, pairs in groupby(each, lambda pair: pair[0].source):
+            document = store.document(source)
+            passages, attempts = zip(*pairs, strict=True)
+            headers = headers_at(document.text, [passage.start for passage in passages])
+            for passage, header, attempt in zip(passages, headers, attempts, strict=True):
+                text = document.text[passage.start : passage.end]
+                whole = replace(passage, title=document.title, text=text, header=header)
+                yield PendingDocument(document, (whole,), attempt)
 
     for readings in read(waiting()) if failed else ():
         with store.transaction():

@@ -10,18 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from graph.config import parse_settings, read_values
 from graph.errors import UserError
-from graph.models.encoder import check_encoder
+from graph.models.encoder import absolute_spec, check_encoder
 from graph.shared.disk import report_full_disk
 from graph.store.index_settings import CHANGEABLE, DATABASE_FILE, IndexSettings, has_database
 from graph.store.ledger_file import checkpoint_ledger
-from graph.store.lock import GiveUp, writer_lock
+from graph.store.lock import GiveUp, writer_lock, writer_of
 from graph.store.rows import Store
 from graph.store.seal import SEAL, renew_seal
 from graph.store.sqlite import SQLITE_FILE, SqliteStore, read_sqlite_settings
 from graph.types import Encoder, Prompts
+
+if TYPE_CHECKING:
+    from graph.postgres.turn import Turn
 
 
 def has_store(folder: Path) -> bool:
@@ -38,45 +42,76 @@ def store_name(folder: Path) -> str:
     return SQLITE_FILE
 
 
-def open_store(folder: Path) -> Store:
-    """The store, for reading. DiskFull when there is no space for the file that SQLite's readers share with writers."""
-    if has_database(folder):
-        from graph.postgres.connect import dsn_of
-        from graph.postgres.store import PostgresStore
-
-        return PostgresStore(dsn_of(folder))
-    with report_full_disk(folder):
-        return SqliteStore(folder, read_only=True)
-
-
 @contextmanager
-def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
-    """The store, for exclusive writing: writers take turns, first come, first served. UserError if a block of index.sqlite that is
-    about to be written is damaged; DiskFull when the disk fills up meanwhile.
-
-    `give_up` is as in graph/store/lock.py. Writers of a database take turns through graph/postgres/turn.py, writers of a folder through
-    its lock; the latter leave the folder sealed (graph/store/seal.py) on success.
+def open_store(folder: Path) -> Iterator[Store]:
+    """The store, for reading. DamagedFile when SQLite cannot read index.sqlite, DiskFull when there is no space for the file that SQLite's readers share with
+    writers.
     """
     if has_database(folder):
         from graph.postgres.connect import dsn_of
         from graph.postgres.store import PostgresStore
-        from graph.postgres.turn import writers_turn
 
-        with (
-            report_full_disk(folder),
-            writers_turn(dsn_of(folder), folder, give_up) as turn,
-            closing(PostgresStore(dsn_of(folder), turn)) as store,
-        ):
+        with closing(PostgresStore(dsn_of(folder))) as store:
+            yield store
+    else:
+        with report_full_disk(folder):
+            opened = SqliteStore(folder, read_only=True)
+        with closing(opened):
+            yield opened
+
+
+@contextmanager
+def open_for_writing(folder: Path, give_up: GiveUp | None = None) -> Iterator[Store]:
+    """The store, for exclusive writing, once the turn has come; see `turn_to_write` and `open_in_turn`."""
+    with turn_to_write(folder, give_up) as turn, open_in_turn(folder, turn) as store:
+        yield store
+
+
+@contextmanager
+def turn_to_write(folder: Path, give_up: GiveUp | None = None) -> Iterator[Turn | None]:
+    """The turn to write, first come, first served: for a database that of graph/postgres/turn.py, for a folder its lock (None). DiskFull when the disk fills
+    up meanwhile. `give_up` is as in graph/store/lock.py.
+    """
+    with report_full_disk(folder):
+        if has_database(folder):
+            from graph.postgres.connect import dsn_of
+            from graph.postgres.turn import writers_turn
+
+            with writers_turn(dsn_of(folder), folder, give_up) as turn:
+                yield turn
+        else:
+            with writer_lock(folder, give_up):
+                yield None
+
+
+@contextmanager
+def open_in_turn(folder: Path, turn: Turn | None) -> Iterator[Store]:
+    """The store, for writing during a turn. A folder is left sealed (graph/store/seal.py) on success; DamagedFile if SQLite cannot read index.sqlite, or if a
+    block that is about to be written is damaged.
+    """
+    if turn is not None:
+        from graph.postgres.connect import dsn_of
+        from graph.postgres.store import PostgresStore
+
+        with closing(PostgresStore(dsn_of(folder), turn)) as store:
             yield store
     else:
         with (
-            report_full_disk(folder),
-            writer_lock(folder, give_up),
             renew_seal(folder) as seal,
             closing(SqliteStore(folder, before_checkpoint=seal.check_and_record if seal.before else None)) as store,
         ):
             yield store
             checkpoint_ledger(folder)
+
+
+def active_writer(folder: Path) -> str:
+    """The process that writes to the index or is the next to do so; "" if there is none."""
+    if has_database(folder):
+        from graph.postgres.connect import dsn_of
+        from graph.postgres.turn import current_writer
+
+        return current_writer(dsn_of(folder))
+    return writer_of(folder)
 
 
 def is_finished(folder: Path, store: Store, generation: int) -> bool:
@@ -87,10 +122,10 @@ def is_finished(folder: Path, store: Store, generation: int) -> bool:
 
 
 def stored_settings(folder: Path) -> IndexSettings | None:
-    """The settings of the index in `folder`; None if there is no index, or if the database that the folder names has no index yet."""
+    """The settings of the index in `folder`; None if there is no index, or if index.sqlite or the database that the folder names has no index yet."""
     if not has_database(folder):
         return read_sqlite_settings(folder) if (folder / SQLITE_FILE).exists() else None
-    with closing(open_store(folder)) as store:
+    with open_store(folder) as store:
         text = store.get_meta("settings")
     return None if text is None else parse_settings(IndexSettings, json.loads(text), str(folder / DATABASE_FILE))
 
@@ -100,8 +135,10 @@ def read_settings(folder: Path | str) -> IndexSettings:
     folder = Path(folder)
     settings = stored_settings(folder)
     if settings is None:
-        found = f"{folder}: no {SQLITE_FILE}" if not has_database(folder) else f"{folder}: no index in its database yet"
-        raise UserError(found, "an index", f"create one: modegraph index SRC --out {folder}")
+        found = "no index in its database yet" if has_database(folder) else f"no {SQLITE_FILE}"
+        if (folder / SQLITE_FILE).exists():
+            found = "its first run was interrupted before it stored a document"
+        raise UserError(f"{folder}: {found}", "an index", f"create one: modegraph index SRC --out {folder}")
     return settings
 
 
@@ -112,13 +149,16 @@ def settings_for(
     flags: Mapping[str, object],
     where: str = "--set",
 ) -> IndexSettings:
-    """Settings for a run on `folder`: those of the index, if it exists, overridden by `file`, `overrides` and `flags`.
+    """Settings for a run on `folder`: those of the index, if it exists, overridden by `file`, `overrides` and `flags`; the encoder's path is made absolute.
 
-    Errors name `file`, or else `where`.
+    Only the settings that are overridden count as set (see `store_settings`). Errors name `file`, or else `where`.
     """
     stored = stored_settings(folder)
     values = stored.model_dump() if stored is not None else {}
-    return parse_settings(IndexSettings, {**values, **read_values(file, overrides), **flags}, str(file or where))
+    overriding = {**read_values(file, overrides), **flags}
+    settings = parse_settings(IndexSettings, {**values, **overriding}, str(file or where))
+    values = {**dict(settings), "encoder": absolute_spec(settings.encoder)}
+    return IndexSettings.model_construct(set(overriding), **values)
 
 
 def model_settings(
@@ -135,10 +175,17 @@ def model_settings(
     return summaries
 
 
-def store_settings(store: Store, settings: IndexSettings) -> None:
-    """Store the settings of a run in the index; UserError if a setting that must not change differs from the index's."""
+def store_settings(store: Store, settings: IndexSettings) -> IndexSettings:
+    """Store the settings of a run in the index, and return them; UserError if a setting that must not change differs from the index's.
+
+    Settings in CHANGEABLE that `settings` does not set stay as in the index: another writer may have changed them since the caller read them.
+    """
     check_settings(store, settings)
+    unset = CHANGEABLE - settings.model_fields_set
+    kept = {key: value for key, value in _values_in(store).items() if key in unset}
+    settings = settings.model_copy(update=kept)
     store.set_meta("settings", settings.model_dump())
+    return settings
 
 
 def check_index_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
@@ -157,9 +204,14 @@ def store_encoder(store: Store, encoder: Encoder, folder: Path) -> None:
 
 def check_settings(store: Store, settings: IndexSettings) -> None:
     """UserError naming the first setting that must not change but differs from that of the index."""
-    text = store.get_meta("settings")
-    stored = IndexSettings.model_construct(**json.loads(text)).model_dump() if text is not None else {}
+    stored = _values_in(store)
     for key, value in settings.model_dump(exclude=CHANGEABLE).items() if stored else ():
         if stored[key] != value:
             found = f"{key} = {value!r}, but this index was made with {key} = {stored[key]!r}"
             raise UserError(found, "the settings it was made with", "leave the setting out, or index into a new folder")
+
+
+def _values_in(store: Store) -> dict[str, Any]:
+    """The settings of an index by name; none before its first run has stored them."""
+    text = store.get_meta("settings")
+    return {} if text is None else IndexSettings.model_construct(**json.loads(text)).model_dump()

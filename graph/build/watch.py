@@ -9,6 +9,7 @@ from pathlib import Path
 from graph.build.build import BuildReport, Edit, edit_index
 from graph.build.read_passages import no_model
 from graph.documents.parse.formats import Limits
+from graph.documents.parse.plain import clean
 from graph.documents.read import Note, files_in, read_some
 from graph.errors import UserError
 from graph.types import OpenEncoder, OpenModel
@@ -47,14 +48,16 @@ class WatchedFolder:
     def changes(self) -> Changes:
         """The changes since the last non-empty result; empty unless the previous call found the same stamps.
 
-        A folder that is suddenly empty is assumed to be an unmounted disk: nothing counts as removed.
+        A folder that is suddenly empty is assumed to be an unmounted disk: nothing counts as removed. Nor does a file whose name is not UTF-8, since it was
+        never read.
         """
         last, self._last = self._last, stamps_of(self.folder, self._known)
         if last != self._last or self._last == self._known or not self._last:
             return Changes()
         known, self._known = self._known, self._last
         updated = tuple(name for name, stamp in self._known.items() if known.get(name) != stamp)
-        return Changes(updated, tuple(name for name in known if name not in self._known))
+        removed = (name for name in known if name not in self._known)
+        return Changes(updated, tuple(name for name in removed if name == clean(name)))
 
 
 def watch_folder(folder: Path, index: Path) -> WatchedFolder:

@@ -46,13 +46,14 @@ def files_in(folder: Path, rules: tuple[tuple[Path, GitIgnoreSpec], ...] = ()) -
     """
     try:
         entries = sorted(folder.iterdir())
+        has_rules = (folder / IGNORE_FILE).is_file()
     except OSError:
         yield folder
         return
-    if (ignore_file := folder / IGNORE_FILE).is_file():
-        rules = (*rules, (folder, _rules(ignore_file)))
+    if has_rules:
+        rules = (*rules, (folder, _rules(folder / IGNORE_FILE)))
     for entry in entries:
-        is_folder = entry.is_dir() and not entry.is_symlink()
+        is_folder = not entry.is_symlink() and entry.is_dir()
         if entry.name.startswith(".") or _is_ignored(entry, is_folder, rules):
             continue
         if is_folder:
@@ -75,7 +76,7 @@ def _rules(file: Path) -> GitIgnoreSpec:
     except ModuleNotFoundError:
         raise missing_package(str(file), "pathspec") from None
     lines = []
-    for line in decode_text(file.read_bytes(), str(file)).splitlines():
+    for line in decode_text(_bytes_of(file), str(file)).splitlines():
         with suppress(ValueError, re.error):  # As in git, an invalid line, such as "!" or "[z-a]", matches nothing.
             GitIgnoreSpec.from_lines([line])
             lines.append(line)
@@ -105,7 +106,12 @@ def read_documents(source: Path | str, note: Note, limits: Limits = Limits()) ->
     """
     source = Path(source)
     with ParseWorker(limits, note) as worker:
-        if not source.exists():
+        try:
+            is_missing = not source.exists()
+        except OSError as problem:
+            found = f"{source}: cannot be read ({problem.strerror})"
+            raise UserError(found, "documents to index", "make it readable") from None
+        if is_missing:
             raise UserError(f"{source}: no such file or folder", "documents to index", "check the path")
         if source.is_dir():
             documents = _read_files(source, files_in(source), note, worker)
@@ -180,10 +186,13 @@ def _read_files(folder: Path, files: Iterable[Path], note: Note, worker: ParseWo
 
 def _skip_reason(file: Path, name: str, root: Path) -> str:
     """The reason to skip a file of a folder; "" if it is not skipped."""
-    if file.is_dir():
-        return "a link to a folder" if file.is_symlink() else "a folder that cannot be read"
-    if not file.is_file():
-        return "not a file"
+    try:
+        if file.is_dir():
+            return "a link to a folder" if file.is_symlink() else "a folder that cannot be read"
+        if not file.is_file():
+            return "not a file"
+    except OSError as problem:
+        return f"cannot be read ({problem.strerror})"
     if file.suffix.lower() not in SUFFIXES:
         return f"its extension is not one of {EXTENSIONS_SHOWN}"
     if not file.resolve().is_relative_to(root):
@@ -204,9 +213,9 @@ def _documents_of_rows(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterato
         title = "" if row.get("title") is None else row["title"]
         if not isinstance(title, str):
             raise UserError(f"{where}: 'title' is {title!r}", "a string", "fix the row")
-        if _printable_name(row["id"]) != row["id"]:
-            found = f"{where}: id {row['id']!r} contains half a character (a lone surrogate)"
-            raise UserError(found, "whole characters", "rename it")
+        if clean(row["id"]) != row["id"]:
+            found = f"{where}: id {row['id']!r} contains NUL or half a character (a lone surrogate)"
+            raise UserError(found, "whole characters other than NUL", "rename it")
         if row["id"] in where_of:
             found = f"{where}: id {row['id']!r} is also the id of {where_of[row['id']]}"
             raise UserError(found, "unique ids", "rename one")
@@ -230,15 +239,18 @@ def _metadata(value: object, where: str) -> dict[str, Any]:
 
 
 def _read_file(file: Path, name: str, worker: ParseWorker) -> Document:
+    return read_bytes(_bytes_of(file), name, str(file), worker)
+
+
+def _bytes_of(file: Path) -> bytes:
     try:
         size = file.stat().st_size
         if size > MAX_FILE_BYTES:
             found = f"{file}: {size / MIB:,.0f} MiB"
             raise UserError(found, f"at most {MAX_FILE_BYTES // MIB:,} MiB", "split it, or convert it to .jsonl")
-        data = file.read_bytes()
+        return file.read_bytes()
     except OSError as problem:
         raise UserError(f"{file}: cannot be read ({problem.strerror})", "a readable file", "fix or remove it") from None
-    return read_bytes(data, name, str(file), worker)
 
 
 def read_bytes(data: bytes, name: str, source: str, worker: ParseWorker) -> Document:

@@ -7,10 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from graph.text.word_forms import UNSPACED, is_caseless
+from graph.text.word_forms import MARKS, UNSPACED, WORD_PART, composed, is_caseless
 
-_WORD = re.compile(r"[^\W_]+(?:['’.&/-][^\W_]+)*")
-_WORD_AMONG_UNSPACED = re.compile(rf"[^\W_{UNSPACED}]+(?:['’.&/-][^\W_{UNSPACED}]+)*")
+_WORD = re.compile(rf"[^\W_]+(?:[{MARKS}]+[^\W_]*|['’.&/-][^\W_]+)*")
+_WORD_AMONG_UNSPACED = re.compile(rf"{WORD_PART}(?:['’.&/-]{WORD_PART})*")
 _CONNECTING_WORDS = re.compile(
     r" (?:(?:of|de|la|le|du|des|del|della|di|da|van|von|der|ten|ter|el|al|bin|ibn)(?: (?:the|la|los|las|der|den))? )?"
 )
@@ -38,11 +38,13 @@ _DATE = re.compile(
     r"|\d{4}[年년] ?\d{1,2}[月월](?: ?\d{1,2}[日일])?|\d{1,2}[月월] ?\d{1,2}[日일]"
 )
 _QUANTITY = re.compile(
-    rf"(?<![^\W{UNSPACED}])(?<!\.)[-−]?\d[\d,.]*\s?(?:%|°C|°F|(?:percent|per cent|km|m|cm|mm|mi|miles|feet|ft|kg|g|mg|µg|"
+    rf"(?<![^\W{UNSPACED}])(?<!\.)(?<![\d.,],)[-−]?(?:(?<!\w-)\d{{1,3}}(?:\s\d{{3}}){{1,4}}(?!\d)|\d)[\d,.]*\s?"
+    r"(?:%|°C|°F|(?:percent|per cent|km|m|cm|mm|mi|miles|feet|ft|kg|g|mg|µg|"
     r"tonnes|tons|litres|liters|ml|hectares|acres|kW|MW|GW|Hz|knots|hours|minutes|days|weeks|years|million|billion|"
     rf"كيلومتر|متر|किलोमीटर|मीटर|קילומטר|מטר)(?![^\W{UNSPACED}])|"
     r"キロメートル|センチメートル|メートル|キログラム|トン|ヘクタール|公里|千米|厘米|毫米|米|公斤|千克|吨|公顷|킬로미터|미터|톤)"
 )
+"""A number and its unit. Spaces may separate thousands; a number inside another ("1,2,3") is not tried, so that a list of them takes linear time."""
 _QUOTED = re.compile(r"[\"“]([^\"“”]{2,60})[\"”]")
 _IN_CORNERS = re.compile(r"(?<=[「『《〈])[^「」『』《》〈〉。！？]{2,30}(?=[」』》〉])")
 _WORDLIKE = re.compile(f"[{UNSPACED}가-힣]")
@@ -58,6 +60,7 @@ def find_entities(sentence: str, known: Collection[str] = ()) -> tuple[str, ...]
     >>> find_entities("In 1911 the ferry Lantern of Port Ellery carried J. Brandt over 12 km.")
     ('Lantern of Port Ellery', 'J. Brandt', '12 km')
     """
+    sentence = composed(sentence)
     dates = [match.span() for match in _DATE.finditer(sentence)]
     spans = dates + [match.span(1) for match in _QUOTED.finditer(sentence)]
     for pattern in (_QUANTITY, _IN_CORNERS):
@@ -89,6 +92,7 @@ def entity_key(spelling: str) -> str:
     >>> entity_key("The Lantern (ferry)") == entity_key("lantern")
     True
     """
+    spelling = composed(spelling)
     plain = BRACKETS.sub("", spelling) or spelling
     words = _POSSESSIVE.sub("", plain.casefold()).replace("’", "'").split()
     if len(words) > 1 and words[0] == "the":

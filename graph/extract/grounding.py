@@ -1,19 +1,16 @@
 """The location of a proposition in its passage, and the share of its words that the passage contains."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from graph.extract.entities import distinct_entities, entity_key
 from graph.extract.extraction import Fact
 from graph.text.sentences import Cells, split_units
-from graph.text.word_forms import UNSPACED
+from graph.text.word_forms import WORD, composed
 
 MAX_SENTENCES = 3
 MIN_GAIN = 2.0
 """The minimum weight of further shared words for a neighbouring sentence to join the span."""
-
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")
 
 
 def words_of(text: str) -> set[str]:
@@ -22,7 +19,11 @@ def words_of(text: str) -> set[str]:
     >>> sorted(words_of("At 10:30, fooBar_baz")), len(words_of("東京都"))
     (['10', '30', 'at', 'baz', 'foobar'], 3)
     """
-    return set(_WORD.findall(text.casefold()))
+    return set(_sequence_of(text))
+
+
+def _sequence_of(text: str) -> list[str]:
+    return WORD.findall(composed(text).casefold())
 
 
 def share_supported(text: str, source: str) -> float:
@@ -76,8 +77,8 @@ def entities_within(text: str, entities: Sequence[str], others: Iterable[str]) -
         return bool(needed) and needed <= words
 
     present = [entity for entity in entities if is_present(entity)]
-    sequence = f" {' '.join(_WORD.findall(text.casefold()))} "
-    named = [other for other in others if f" {' '.join(_WORD.findall(entity_key(other)))} " in sequence]
+    sequence = f" {' '.join(_sequence_of(text))} "
+    named = [other for other in others if f" {' '.join(_sequence_of(entity_key(other)))} " in sequence]
     return distinct_entities([*present, *filter(is_present, named)]), len(entities) - len(present)
 
 

@@ -5,22 +5,27 @@ the rules, is the proposition; its entities are those of the extraction. (As pro
 be retrieved by questions: docs/log.md.) Documents without a row are read by rules.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from graph.errors import UserError
-from graph.extract.entities import distinct_entities, find_entities
+from graph.extract.entities import distinct_entities, entity_key, find_entities
 from graph.extract.extraction import Fact, Occurrence, PendingDocument, Reading
 from graph.extract.grounding import connects_entities, entities_within, words_of
 from graph.extract.rules import extract_by_rules, read_by_rules
 from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl
 from graph.text.replies import as_one_line
+from graph.text.word_forms import is_caseless
 from graph.types import Document, Passage
 
 READER = "import"
+_LETTER_DIGIT = re.compile(r"[^\W\d_]\d")
 
 
 @dataclass(frozen=True)
@@ -75,16 +80,16 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
     entity ("a politician", "1960") would link unrelated documents: it is left out, and its triple is not recorded as a fact.
     """
     sentences = extract_by_rules(document, passages)
-    words_of_passages = [words_of(each.text) for each in passages]
-    words_of_sentences = [[words_of(each.text) for each in of_passage] for of_passage in sentences]
-    entities = tuple(filter(is_entity, row.entities))
+    by_word = _ByWord(each.text for each in passages)
+    sentences_by_word = [_ByWord(each.text for each in of_passage) for of_passage in sentences]
+    entities = _Entities(row.entities)
     facts: dict[tuple[int, int], list[Fact]] = {}
     unmatched: list[list[Occurrence]] = [[] for _ in passages]
     for triple in dict.fromkeys(row.triples) if passages else ():
         fact, text = Fact(*triple), " ".join(triple)
         words = words_of(text)
-        passage, _ = _closest(words, words_of_passages)
-        sentence, shared = _closest(words, words_of_sentences[passage])
+        passage, _ = by_word.closest(words)
+        sentence, shared = sentences_by_word[passage].closest(words)
         if shared:
             facts.setdefault((passage, sentence), []).append(fact)
         else:
@@ -100,26 +105,69 @@ def place_triples(row: Row, document: Document, passages: Sequence[Passage]) -> 
 
 
 def is_entity(text: str) -> bool:
-    """Whether the rules find an entity in an extracted entity, subject or object: a capitalised word, a date with its month, a quantity, a quotation.
+    """Whether the rules find an entity in an extracted entity, subject or object (a capitalised word, a date with its month, a quantity, a quotation),
+    or it has a capital after a small letter, a digit after a letter, or two letters in a script without case, where
+    nothing tells a name (東京) from a common noun (政治家, politician).
 
     >>> [is_entity(text) for text in ("Ada Marlow", "monthly publication", "1963", "the village of Tarn")]
     [True, False, False, True]
+    >>> [is_entity(text) for text in ("iPhone", "p53", "1960s", "東京", "1963年")]
+    [True, True, False, True, False]
     """
-    return bool(find_entities(f"x {text}"))
+    if find_entities(f"x {text}") or _LETTER_DIGIT.search(text):
+        return True
+    if is_caseless(text):
+        return sum(map(str.isalpha, text)) > 1
+    return any(before.islower() and after.isupper() for before, after in pairwise(text))
 
 
-def _closest(words: set[str], candidates: Sequence[set[str]]) -> tuple[int, int]:
-    """The index of the candidate with the most of the `words` (on a tie, the first), and how many of them it contains; (0, 0) without candidates."""
-    shared = [len(words & candidate) for candidate in candidates] or [0]
-    return shared.index(max(shared)), max(shared)
+class _ByWord:
+    """Texts, each as a set of words, with the texts of every word."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._words = [words_of(text) for text in texts]
+        self._texts: dict[str, list[int]] = defaultdict(list)
+        for number, words in enumerate(self._words):
+            for word in words:
+                self._texts[word].append(number)
+
+    def closest(self, words: set[str]) -> tuple[int, int]:
+        """The number of the text with the most of the `words` (on a tie, the first), and how many of them it contains; (0, 0) if none contains any.
+
+        Texts are looked up from the rarest word on, until those left have too few of the words.
+        """
+        known = sorted(words & self._texts.keys(), key=lambda word: len(self._texts[word]))
+        shared: dict[int, int] = {}
+        for left, word in zip(range(len(known), 0, -1), known, strict=True):
+            if max(shared.values(), default=0) > left:
+                break
+            new = (number for number in self._texts[word] if number not in shared)
+            shared |= {number: len(words & self._words[number]) for number in new}
+        first = max(shared, key=lambda number: (shared[number], -number), default=0)
+        return first, shared.get(first, 0)
 
 
-def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: Sequence[str]) -> Occurrence:
+class _Entities:
+    """The entities of a row, by a word of each."""
+
+    def __init__(self, entities: Iterable[str]) -> None:
+        self._by_word: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for number, entity in enumerate(filter(is_entity, entities)):
+            for word in sorted(words_of(entity_key(entity)), key=len)[-1:]:
+                self._by_word[word].append((number, entity))
+
+    def within(self, text: str) -> tuple[str, ...]:
+        """The entities in a text, in the order of the row."""
+        found = sorted(pair for word in words_of(text) & self._by_word.keys() for pair in self._by_word[word])
+        return entities_within(text, (), [entity for _, entity in found])[0]
+
+
+def _with_facts(sentence: Occurrence, facts: Sequence[Fact], entities: _Entities) -> Occurrence:
     """The sentence with its entities (the subjects and objects that are entities, and those of `entities` that are in its text), and with the facts
     whose subject and object are two of these entities.
     """
     ends = [end for fact in facts for end in (fact.subject, fact.object) if is_entity(end)]
-    found = distinct_entities([*ends, *entities_within(sentence.text, (), entities)[0]])
+    found = distinct_entities([*ends, *entities.within(sentence.text)])
     return replace(sentence, entities=found, facts=tuple(fact for fact in facts if connects_entities(fact, found)))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from graph.extract.extraction import Failure, Occurrence, PendingDocument, Reading
 from graph.extract.grounding import best_span, entities_within, share_supported
@@ -83,16 +83,18 @@ MAX_PROPOSITION_CHARS, MIN_COPIED_SENTENCES = 500, 3
 """The maximum length of a proposition, and the minimum number of sentences with which it counts as a copy of the passage; small
 models write such copies."""
 Name = Annotated[str, at_most("maxLength", 80)]
+_NO_NULL = BeforeValidator(lambda items: [] if items is None else items)
+_NO_OTHER_TYPE = BeforeValidator(lambda text: text if isinstance(text, str) else "")
 
 
 class PropositionReply(ReplyModel):
     """`facts` are not requested: retrieval does not use them, and they would make up half of a reply."""
 
     text: Annotated[str, at_most("maxLength", MAX_PROPOSITION_CHARS)]
-    entities: Annotated[list[Name], sound_items(str), at_most("maxItems", MAX_NAMES_PER_PROPOSITION)] = Field(
+    entities: Annotated[list[Name], sound_items(str), _NO_NULL, at_most("maxItems", MAX_NAMES_PER_PROPOSITION)] = Field(
         default_factory=list
     )
-    topic: Name = ""
+    topic: Annotated[Name, _NO_OTHER_TYPE] = ""
 
 
 class Reply(ReplyModel):

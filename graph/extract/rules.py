@@ -3,7 +3,8 @@
 De-contextualising: a sentence that does not name the document's title (in long or untitled documents: the nearest heading) gets it as a prefix,
 which adds no claim; a table row always gets it, and becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
 its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the last sentence
-that names people. A title or heading that is a topic ("Leave and holidays") is not an entity.
+that names people. A title of one word counts as a person if the document's first pronoun is he or she, and no sentence before it has another person as
+its subject. Passages in other languages keep their pronouns ("Her" is a word of Danish). A title or heading that is a topic ("Leave and holidays") is not an entity.
 """
 
 import re
@@ -19,8 +20,15 @@ from graph.extract.entities import (
     title_keys,
 )
 from graph.extract.extraction import Occurrence, PendingDocument, Reading
+from graph.extract.grounding import words_of
 from graph.text.sentences import split_units
-from graph.text.word_forms import unspaced_runs
+from graph.text.word_forms import (
+    CHARACTERS_PER_WORD,
+    FOREIGN_FUNCTION_WORDS,
+    FUNCTION_WORDS,
+    composed,
+    unspaced_runs,
+)
 from graph.types import Document, Passage
 
 READER = "rules"
@@ -32,6 +40,9 @@ _POSSESSIVE_PRONOUNS = frozenset({"His", "Her", "Its", "Their"})
 _PERSONAL = frozenset({"He", "She", "His", "Her"})
 _FEMALE = frozenset({"She", "Her"})
 _PLURAL_PRONOUNS = frozenset({"They", "Their"})
+_PERSONAL_OR_NOT = re.compile(r"\b(?:(?P<personal>[Hh](?:e|im|is|ers?)|[Ss]he)|[Ii]ts?)\b")
+_ENGLISH = FUNCTION_WORDS - {"at", "by", "for", "her", "on", "over", "to", "under"}
+"""Function words of English that are not also words of Danish, Norwegian or Turkish."""
 _EXPLETIVE = re.compile(
     r"It (?:(?:is|was) (?:(?:not|very|most|more|quite|\w+ly) )?"
     r"(?:\w+ that|(?:(?:un|im)?possible|(?:un)?necessary|easy|easier|hard|harder|difficult|important|essential|vital|customary"
@@ -47,7 +58,6 @@ _HER_WITHOUT_NOUN = re.compile(r"^Her (?:was|is|had|has|were)\b")
 _FINAL_BRACKETS = re.compile(f"{BRACKETS.pattern}$")
 _PLACE = re.compile(r"\b(?:in|at|near) ([^\W\d_]+)\b(?!['’])")
 MIN_WORDS = 2
-CHARACTERS_PER_WORD = 2
 
 
 def read_by_rules(item: PendingDocument) -> list[Reading]:
@@ -59,25 +69,28 @@ def read_by_rules(item: PendingDocument) -> list[Reading]:
 def extract_by_rules(document: Document, passages: Sequence[Passage]) -> list[tuple[Occurrence, ...]]:
     """The occurrences of every passage, from this document alone."""
     by_title = len(passages) <= MAX_TITLED_PASSAGES
-    title = _FINAL_BRACKETS.sub("", document.title.strip())
+    title = _FINAL_BRACKETS.sub("", composed(document.title.strip()))
     inner = _inner_entities(passages)
     surnames = _surnames(passages, [*inner.values(), title])
     known = {*inner, *surnames, entity_key(title)}
     about = title if opens_with(next(_sentences(passages), ""), title) else ""
+    person = about if _is_person(about, passages) else ""
     subject = title if by_title else ""
     results = []
     for passage in passages:
         occurrences = []
-        resolver = _PronounResolver(about)
+        resolver = _PronounResolver(about, person)
+        in_english = _is_english(passage.text)
         for unit in split_units(passage.text, passage.header):
             if unit.kind == "heading":
-                subject = title if by_title and title else unit.text
-                resolver = _PronounResolver(about)
+                subject = title if by_title and title else composed(unit.text)
+                resolver = _PronounResolver(about, person)
                 continue
-            body = unit.line
-            if not has_words(body):
+            body = composed(unit.line)
+            if not unit.cells and not has_words(body):
                 continue
-            resolved = body if unit.cells else resolver.with_subject(body, find_entities(body, known))
+            may_resolve = in_english and not unit.cells
+            resolved = resolver.with_subject(body, find_entities(body, known)) if may_resolve else body
             named = resolved.startswith(subject) or names_subject(resolved, subject)
             prefixed = bool(subject) and (bool(unit.cells) or not named)
             mentioned = find_entities(resolved, known)
@@ -124,12 +137,13 @@ def opens_with(sentence: str, name: str) -> bool:
 class _PronounResolver:
     """Resolves the pronouns at the start of sentences, read in order, within one passage and below one heading.
 
-    `title` is the document's title if the document is about a person or thing of this name, else "".
+    `title` is the document's title if the document is about a person or thing of this name, else ""; `titled_person` is the title if it may be a
+    person's, else "".
     """
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, titled_person: str) -> None:
         self.title = self.thing = title
-        self.person = self._titled_person()
+        self.titled_person = self.person = titled_person
         self.female: dict[str, bool] = {}
         """For each person, whether the pronouns used for them are feminine."""
 
@@ -157,22 +171,19 @@ class _PronounResolver:
             return self.thing if _PLURAL.search(self.thing) else ""
         return "" if may_be_person(self.thing) or _PLURAL.search(self.thing) else self.thing
 
-    def _titled_person(self) -> str:
-        return self.title if len(self.title.split()) == 1 or may_be_person(self.title) else ""
-
     def _remember(self, text: str, entities: Sequence[str]) -> None:
         """Remember the subject of a sentence as the antecedent of later pronouns.
 
-        If the sentence begins with the title (or with the last word of a title that may be a person's name), `thing` becomes the title, and so
-        does `person` if the title has one word or may be a person's name, else "". Otherwise `thing` becomes ""; `person` becomes the only
-        person named, if the sentence begins with that name, else "", and is unchanged if the sentence names nobody.
+        If the sentence begins with the title (or with the last word of a title that may be a person's name), `thing` becomes the title, and
+        `person` becomes `titled_person`. Otherwise `thing` becomes ""; `person` becomes the only person named, if the sentence begins with
+        that name, else "", and is unchanged if the sentence names nobody.
         """
         title = self.title
         people = [name for name in entities if may_be_person(name) and not (title and names_subject(name, title))]
         opens = opens_with(text, title) or _opens_with_part(text, title)
         self.thing = title if opens else ""
         if opens:
-            self.person = self._titled_person()
+            self.person = self.titled_person
         elif people:
             first = re.match(rf"{re.escape(people[0])}\b(?! [A-Z])", text)
             self.person = people[0] if len(people) == 1 and first else ""
@@ -191,11 +202,37 @@ def has_words(text: str) -> bool:
 def _sentences(passages: Sequence[Passage]) -> Iterator[str]:
     """The sentences of the passages, each on one line."""
     return (
-        unit.line
+        composed(unit.line)
         for passage in passages
         for unit in split_units(passage.text, passage.header)
         if unit.kind == "sentence"
     )
+
+
+def _is_english(text: str) -> bool:
+    words = words_of(text)
+    return len(words & _ENGLISH) >= len(words & FOREIGN_FUNCTION_WORDS)
+
+
+def _is_person(title: str, passages: Sequence[Passage]) -> bool:
+    """Whether a title may be a person's; one of a single word, if the text's first pronoun is personal, and no other person is the subject before it."""
+    if len(title.split()) != 1:
+        return may_be_person(title)
+    for sentence in _sentences(passages):
+        plain = BRACKETS.sub("", sentence)
+        pronoun = _PERSONAL_OR_NOT.search(plain)
+        before = plain[: pronoun.start()] if pronoun else plain
+        subjects = (name for name in find_entities(before) if _is_subject(name, before))
+        if any(may_be_person(name.title()) and not names_subject(name, title) for name in subjects):
+            return False
+        if pronoun:
+            return pronoun["personal"] is not None
+    return False
+
+
+def _is_subject(name: str, sentence: str) -> bool:
+    """Whether a name begins a sentence or follows "by", "is" or "was"."""
+    return re.search(rf"(?:\A|\b(?:by|is|was) ){re.escape(name)}", sentence) is not None
 
 
 def _opens_with_part(text: str, name: str) -> bool:
@@ -219,7 +256,7 @@ def names_subject(text: str, subject: str) -> bool:
 
 def _surnames(passages: Sequence[Passage], entities: Iterable[str]) -> dict[str, str]:
     """The full name for each surname of the document's people, except surnames that are also places in the document."""
-    places = {match[1].casefold() for passage in passages for match in _PLACE.finditer(passage.text)}
+    places = {match[1].casefold() for passage in passages for match in _PLACE.finditer(composed(passage.text))}
     return {surname: full for surname, full in people_by_surname(entities).items() if surname not in places}
 
 

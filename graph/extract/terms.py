@@ -12,14 +12,14 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from graph.extract.entities import entity_key
-from graph.text.word_forms import MARKS, UNSPACED, is_caseless, unspaced_runs
+from graph.text.word_forms import MARKS, UNSPACED, WORD_PART, composed, is_caseless, unspaced_runs
 
-MAX_CHARACTERS, MAX_WORDS, MAX_TITLE_WORDS = 6, 3, 10
+MAX_CHARACTERS, MAX_WORDS = 6, 3
 MIN_PROPOSITIONS = 2
 MAX_SHARE, MAX_RARE_COUNT = 0.1, 10
 """A term in more than MAX_RARE_COUNT propositions, and in more than MAX_SHARE of the propositions in caseless scripts, counts as a function word."""
 _RUN = re.compile(rf"(?P<unspaced>[{UNSPACED}]+)|(?:(?![{UNSPACED}])[^\W\d_]|[{MARKS}])+")
-_TITLE_RUN = re.compile(rf"[\w{UNSPACED}{MARKS}]+")
+_SPACED_WORD = re.compile(WORD_PART)
 _CHARACTER = re.compile(
     "[\u0e40-\u0e44\u0ec0-\u0ec4]?.[\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec8-\u0ecd\u102b-\u103e\u17b6-\u17d3]*"
 )
@@ -42,7 +42,7 @@ _FUNCTION_WORDS = frozenset(_GRAMMATICAL.split())
 """Words that no term begins or ends with."""
 _AFFIXES = re.compile(
     r"^[وفبك]{1,2}(?=ال\w{2})|^(?:ו[בלמשכה]?|[בלמשכה])(?=[א-ת]{3})"
-    r"|(?<=[가-힣]{2})(?:에서는|에서|에게|으로|까지|부터|이다|은|는|이|가|을|를|의|에|로|와|과|도|만)$"
+    r"|(?:(?<=[가-힣]{2})|(?<=[a-z\d]))(?:에서는|에서|에게|으로|까지|부터|이다|은|는|이|가|을|를|의|에|로|와|과|도|만)$"
 )
 """Prefixes and endings that are written together with a noun."""
 
@@ -54,7 +54,8 @@ def caseless_terms(texts: Sequence[str], known: Iterable[str]) -> list[tuple[int
     lengths = _title_lengths(names)
 
     def terms_of(row: int) -> set[str]:
-        return {*candidates(texts[row]), *titles_within(texts[row], names, lengths)}
+        text = composed(texts[row])
+        return {*candidates(text), *titles_within(text, names, lengths)}
 
     counts: Counter[str] = Counter()
     for row in rows:
@@ -83,15 +84,22 @@ def candidates(text: str) -> Iterator[str]:
 
 
 def titles_within(text: str, names: Collection[str], lengths: Mapping[str, Collection[int]]) -> Iterator[str]:
-    """The keys of documents' names that occur in a text: those longer than candidates (up to MAX_TITLE_WORDS words) and, in scripts without
-    spaces, those of any length; for the latter, `lengths` maps their first two characters to their lengths.
+    """The keys of documents' names that occur in a text, in scripts with spaces as whole words, apart from affixes; `lengths` maps the first two
+    characters of the keys to their lengths.
     """
-    yield from (term for term in _grams(_words(text), " ", MAX_WORDS + 1, MAX_TITLE_WORDS) if term in names)
-    for run in _TITLE_RUN.findall(text.casefold()):
-        for start in range(len(run) - 1):
-            for length in lengths.get(run[start : start + 2], ()):
-                if run[start : start + length] in names:
-                    yield run[start : start + length]
+    text = text.casefold().replace("’", "'")
+    found = [
+        (start, start + length)
+        for start in range(len(text) - 1)
+        for length in lengths.get(text[start : start + 2], ())
+        if text[start : start + length] in names
+    ]
+    words = (match.span() for match in _SPACED_WORD.finditer(text) if found)
+    word_at = {at: span for span in words for at in range(*span)}
+    for start, end in found:
+        whole = text[word_at.get(start, (start, end))[0] : word_at.get(end - 1, (start, end))[1]]
+        if text[start:end] in (whole, bare_form(whole)):
+            yield text[start:end]
 
 
 def bare_form(term: str) -> str:
@@ -104,11 +112,10 @@ def bare_form(term: str) -> str:
 
 
 def _title_lengths(names: Collection[str]) -> dict[str, set[int]]:
-    """The lengths of keys in unspaced scripts, by their first two characters."""
+    """The lengths of keys, by their first two characters."""
     lengths: dict[str, set[int]] = defaultdict(set)
     for key in names:
-        if unspaced_runs(key):
-            lengths[key[:2]].add(len(key))
+        lengths[key[:2]].add(len(key))
     return lengths
 
 

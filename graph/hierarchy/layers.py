@@ -50,8 +50,8 @@ class LastHierarchy:
     """The similarity graph; None: the neighbours of all nodes are searched for again."""
     carry: bool
     extractive: bool
-    deleted: Sequence[str] = ()
-    """Texts of deleted propositions: a summary that contains one is not reused."""
+    maybe_lost: Sequence[str] = ()
+    """The propositions of deleted passages, which may remain in other passages: a summary that contains one is not reused if its members may have lost it."""
 
     def known_graph(self, last_L: Ints, layer: int) -> KnownGraph | None:
         """The known similarity graph of a layer, from the nodes' numbers in the last generation; None if no edges are known."""
@@ -78,7 +78,8 @@ class LastHierarchy:
     def reusable_summaries(self, groups: Sequence[Ints], last_X: Ints, layer: int) -> Ints:
         """The reusable summary of each group: one with the same members or, with `carry`, nearly the same; −1 where there is none.
 
-        Without `extractive`, none is reusable; nor is one that may contain a text in `deleted`. `last_X` are the numbers of the nodes in the last generation.
+        Without `extractive`, none is reusable; nor is one with a sentence that its members may have lost. `last_X` are the numbers of the nodes in the last
+        generation.
         """
         if not self.extractive or not groups:
             return np.full(len(groups), -1, np.int64)
@@ -92,11 +93,11 @@ class LastHierarchy:
         members = np.append(np.diff(self.member_SX.indptr), -1)[summary]
         max_changed = MAX_CHANGED_SHARE if self.carry else 0.0
         reusable = (summary >= 0) & (shared + new == lengths) & (members - shared + new <= members * max_changed)
-        # Above layer 1, a summary may contain a deleted sentence even if its members are the same: one of them may have lost the
+        # Above layer 1, a summary may contain a lost sentence even if its members are the same: one of them may have lost the
         # passage with the sentence and still been reused.
-        for group in np.flatnonzero(reusable & ((shared < members) | (layer > 1))).tolist() if self.deleted else ():
+        for group in np.flatnonzero(reusable & ((shared < members) | (layer > 1))).tolist() if self.maybe_lost else ():
             text = self.summary_texts[int(summary[group])]
-            reusable[group] = not any(sentence in text for sentence in self.deleted)
+            reusable[group] = not any(sentence in text for sentence in self.maybe_lost)
         return np.where(reusable, summary, -1)
 
 

@@ -163,8 +163,7 @@ def _likely_near(vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similari
     """Each of these rows with its likely nearest nodes, from the ANN indexes of the vectors if they have any."""
     candidates = vectors_ND.candidates(vectors_ND[rows_R], neighbours + 1) if isinstance(vectors_ND, Vectors) else None
     if candidates is None:
-        near = _Pairs.join([_NO_PAIRS, *_near_pairs(vectors_ND, rows_R, neighbours, min_similarity)])
-        return near.only(np.isin(near.row_X, rows_R))
+        return _Pairs.join([_NO_PAIRS, *_near_pairs(vectors_ND, rows_R, neighbours, min_similarity)])
     row_X, other_X = np.repeat(rows_R, [len(each) for each in candidates]), np.concatenate([NO_ROWS, *candidates])
     others = row_X != other_X
     return _measure(vectors_ND, row_X[others], other_X[others], min_similarity)
@@ -242,7 +241,9 @@ def _may_be_nearest(
 def _near_pairs(
     vectors_ND: Matrix, rows_R: Ints, neighbours: int, min_similarity: float, admit: _Admit | None = None
 ) -> Iterator[_Pairs]:
-    """Pairs, in both directions: at least these rows with their nearest nodes, and all pairs that `admit` accepts, given the other nodes and the cosines."""
+    """These rows with their k nearest nodes; with `admit`, also the other nodes with these rows, if it accepts the pair, given the other nodes and the
+    cosines: up to k from each batch.
+    """
     for start in range(0, len(rows_R), BATCH_ROWS):
         rows_B = rows_R[start : start + BATCH_ROWS]
         cosines_BN = np.ascontiguousarray((vectors_ND @ vectors_ND[rows_B].T).T)
@@ -257,8 +258,9 @@ def _near_pairs(
             likely_X = (cosine_X >= last_B[place_X] - MAX_COSINE_ERROR) | admit(other_X, cosine_X)
             place_X, other_X = place_X[likely_X], other_X[likely_X]
         one_way = _measure(vectors_ND, rows_B[place_X], other_X, min_similarity)
-        yield one_way
-        yield one_way.reversed()
+        yield _k_nearest(one_way, neighbours)
+        if admit is not None:
+            yield _k_nearest(one_way.reversed(), neighbours)
 
 
 def _last_cosines(found: _Pairs, count: int, neighbours: int, min_similarity: float) -> Floats:

@@ -3,10 +3,12 @@
 Sentences are selected by maximal marginal relevance (Carbonell & Goldstein 1998) around the centroid. A model summarises long communities
 as a tree: parts under a token limit, then a summary of summaries. Complete replies are stored in the ledger, so that their calls are not repeated."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import numpy as np
+from pydantic_core import from_json
 
 from graph.shared.console import say, track
 from graph.text.prompting import fill, quote
@@ -156,18 +158,30 @@ def _write_all(model: LanguageModel, requests: Sequence[CompletionRequest]) -> l
 
 
 def _usable_text(request: CompletionRequest, completion: Completion) -> str:
-    """The text of a reply; only the complete sentences if it was truncated; "" if it was refused, is broken JSON, or copies the prompt's example."""
+    """The text of a reply, which may be only the list of sentences; only the complete sentences if it was truncated; "" if it was refused, is broken JSON, or
+    copies the prompt's example.
+    """
     if completion.finish_reason == "refused" or copies_example(completion.text, request.messages[1].content):
         return ""
+    text = _as_object(as_one_line(without_thinking(completion.text)))
     try:
-        sentences = [as_one_line(sentence) for sentence in parse_reply(SummaryReply, completion.text, []).sentences]
+        sentences = [as_one_line(sentence) for sentence in parse_reply(SummaryReply, text, []).sentences]
     except BadReply:
-        text = as_one_line(without_thinking(completion.text))
         is_json = text.startswith(("{", "```"))
         return "" if is_json else text if completion.finish_reason == "stop" else complete_sentences(text)
     if completion.finish_reason == "length" or (sentences and len(sentences[-1]) >= MAX_SENTENCE_CHARS):
         return complete_sentences(" ".join(sentences))
     return join_sentences([sentence for sentence in dict.fromkeys(sentences) if sentence])
+
+
+def _as_object(text: str) -> str:
+    """A list in JSON, which may be cut or in a code fence, as the field `sentences` of an object; any other text, such as “[1] The yard …”, is unchanged."""
+    bare = text.removeprefix("```json").strip("` ")
+    try:
+        found = from_json(bare, allow_partial=False if "]" in bare else "trailing-strings")
+    except ValueError:
+        return text
+    return json.dumps({"sentences": found}) if isinstance(found, list) else text
 
 
 def complete_sentences(text: str) -> str:

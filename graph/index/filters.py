@@ -1,7 +1,7 @@
 """Metadata filters: conditions on documents, written `key=value` (also != < <= > >=), and the part of an index that meets them.
 
-Keys are `source`, `title` and those of the documents' metadata; `*`, `?` and `[…]` in a value after = or != are wildcards, as in
-file names (`[?]` is a question mark).
+Keys are `source`, `title` and those of the documents' metadata (without `<`, `>`, `=`, quotation marks and outer spaces); `*`, `?` and `[…]` in a value after
+= or != are wildcards, as in file names (`[?]` is a question mark).
 
 Every mode respects a filter, because the restricted index contains no passage, proposition or summary from other documents. `restrict` leaves
 entities, topics and term weights as in the whole index; `conceal_other_documents` reduces them to those of the part, for
@@ -35,7 +35,7 @@ from graph.text.bm25 import term_weights
 from graph.types import Ints
 
 _ORDERS = {"<": lt, "<=": le, ">": gt, ">=": ge}
-_CONDITION = re.compile(r"^\s*([\w.-]+)\s*(!=|<=|>=|=|<|>)\s*(.*?)\s*$", re.DOTALL)
+_OPERATOR = re.compile(r"!=|<=|>=|[=<>]")
 _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d{1,3})?")
 
 
@@ -78,11 +78,12 @@ def parse_condition(text: str) -> Condition:
     >>> parse_condition("year >= 1990")
     Condition(key='year', operator='>=', value='1990')
     """
-    match = _CONDITION.match(text)
-    if match is None or not match[3]:
+    operator = _OPERATOR.search(text)
+    key, value = (text[: operator.start()].strip(), text[operator.end() :].strip()) if operator else ("", "")
+    if operator is None or not (key and value) or set("\"'") & set(key):
         expected = "key=value, or != < <= > >= instead of ="
         raise UserError(f"filter {text!r}", expected, "for example --where 'year>=1990'")
-    return Condition(match[1], match[2], match[3])
+    return Condition(key, operator[0], value)
 
 
 def allowed_documents(data: IndexData, conditions: Sequence[Condition]) -> NDArray[np.bool_]:
@@ -142,6 +143,7 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
     kept_S = _summaries_of(data, kept_P)
     kept_X = np.concatenate([kept_P, passages + kept_S])
     document_of, passage_of = _new_rows(kept_U, len(allowed_U)), _new_rows(kept_P, passages)
+    count_WP = _part(assembled(data.term_count_WP), None, kept_P)
     return replace(
         data,
         document_sources=data.document_sources.take(kept_U),
@@ -157,7 +159,8 @@ def restrict(data: IndexData, allowed_U: NDArray[np.bool_]) -> IndexData:
         passage_end_P=_rows(data.passage_end_P, kept_P),
         passage_vectors_PD=data.passage_vectors_PD.only(kept_P),
         passage_next_PP=_part(data.passage_next_PP, kept_P, kept_P),
-        term_count_WP=_part(assembled(data.term_count_WP), None, kept_P),
+        term_count_WP=count_WP,
+        term_passages_W=np.asarray(np.diff(count_WP.indptr), np.int64),
         passage_terms_P=_rows(data.passage_terms_P, kept_P),
         term_norm_P=_rows(data.term_norm_P, kept_P),
         proposition_ids=data.proposition_ids.take(kept_N),

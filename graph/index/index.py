@@ -4,6 +4,7 @@ An Index is read-only, so any number of threads may share it. This file also con
 which caches the scores of frequent terms, and an index that is reopened after each write.
 Legend: P passages, W terms."""
 
+import re
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -40,6 +41,7 @@ from graph.store.index_settings import IndexSettings
 from graph.store.manifest import MANIFEST, Manifest, read_manifest
 from graph.text.bm25 import bm25
 from graph.text.sentences import Cells, headers_at
+from graph.text.word_forms import MARKS, UNSPACED
 from graph.types import Encoder, Floats, Ints, OpenEncoder, Passage, Proposition, Span, Summary
 
 PROPOSITIONS_SEARCHED = 4
@@ -189,33 +191,53 @@ class Index:
         )
 
     def _table_header(self, row: int) -> Cells:
-        """The header of the table in which a passage begins, read from the document's earlier passages; () outside a table."""
-        texts, order_P, known = self.data.passage_texts, self.data.passage_order_P, self._table_headers
-        first, above = row, list[str]()
-        while first not in known and order_P[first]:
-            gap = self._gap(first)
-            if "\n" in gap and not texts[first].lstrip().startswith("|"):
-                break
-            first -= 1
-            above.append(texts[first] + gap)
-        header = known.get(first, ())
-        for number, text in enumerate(reversed(above), first + 1):
-            (header,) = headers_at(f"{text}{texts[number]} |", [len(text)], header)  # The bar closes a row that is cut.
-            known[number] = header
-        return header
+        """The header of the table in which a passage begins; () outside a table. It is found for all passages of the table at once."""
+        known, data = self._table_headers, self.data
+        if row not in known:
+            first, end = row, row + 1
+            while self._may_continue_table(first):
+                first -= 1
+            while end < len(data.passage_order_P) and self._may_continue_table(end):
+                end += 1
+            text, starts = join_passages(
+                [data.passage_texts[each] for each in range(first, end)],
+                self._gaps(first, end),
+                self._break_width(int(data.passage_document_P[row])),
+            )
+            known.update(zip(range(first, end), headers_at(text, starts), strict=True))
+        return known[row]
 
-    def _gap(self, row: int) -> str:
-        """The white space between a passage and the one before: line breaks, or the space at which a line was cut."""
+    def _may_continue_table(self, row: int) -> bool:
+        """Whether a passage may continue a table or a row of the passage before it, and not begin with prose on a new line."""
+        if not self.data.passage_order_P[row]:
+            return False
         before, text = self.data.passage_texts[row - 1], self.data.passage_texts[row]
-        width = int(self.data.passage_start_P[row]) - int(self.data.passage_end_P[row - 1])
-        if width > 1:
-            return "\n" * (width // 2 if "\r\n" in before + text else width)
-        is_new_row = text.lstrip().startswith("|") and before.rstrip().endswith("|")
-        return "\n" if is_new_row else " " * width
+        if "\n" in before + text or ("|" not in before and self._gaps(row, row + 1)[0] > 1):
+            return text.lstrip().startswith("|")
+        return True
+
+    def _gaps(self, first: int, end: int) -> list[int]:
+        """The width of the white space before each of these passages."""
+        starts, ends = self.data.passage_start_P[first:end], self.data.passage_end_P
+        return [int(start - ends[row - 1]) for row, start in enumerate(starts.tolist(), first)]
+
+    def _break_width(self, document: int) -> int:
+        """The width of a document's line breaks: 2 (CRLF) or 1, by the first passage that contains one."""
+        known, data = self._break_widths, self.data
+        if document not in known:
+            first, end = np.searchsorted(data.passage_document_P, [document, document + 1]).tolist()
+            texts = (data.passage_texts[row] for row in range(first, end))
+            known[document] = 2 if "\r\n" in next((text for text in texts if "\n" in text), "") else 1
+        return known[document]
+
+    @cached_property
+    def _break_widths(self) -> dict[int, int]:
+        """The widths found so far, by document."""
+        return {}
 
     @cached_property
     def _table_headers(self) -> dict[int, Cells]:
-        """The headers found so far, by passage, so that each passage of a long table is read only once."""
+        """The headers found so far, by passage."""
         return {}
 
     def proposition(self, row: int) -> Proposition:
@@ -238,7 +260,7 @@ class Index:
             propositions = self.entity_proposition_EN.indices[start:end][:PROPOSITIONS_SEARCHED]
         for proposition in propositions:
             text = self.data.proposition_texts[int(proposition)]
-            at = text.lower().find(key)
+            at = _find_words(text.lower(), key)
             if at >= 0 and len(text.lower()) == len(text):
                 return text[at : at + len(key)]
         return key
@@ -352,6 +374,49 @@ class Index:
             return {node}
         members: Sequence[int] = self.data.summary_member_SX[[node - passages], :].indices.tolist()
         return set().union(*(self._passages_below(member) for member in members))
+
+
+def join_passages(texts: Sequence[str], gaps: Sequence[int], break_width: int = 1) -> tuple[str, list[int]]:
+    """The text of consecutive passages, and the offset of each. `gaps` are the widths of the white space before them, which is not known: line breaks
+    of `break_width` characters, or the blanks at which a row was cut.
+
+    Only a row that is longer than a passage is cut, and not before a bar (graph/documents/split.py). So none of its parts contains a line break, only the
+    first begins with a bar, and the last is assumed to end with one.
+
+    >>> join_passages(["| Quay |", "3 |", "| Mill | 4", "pence |", "End."], [0, 1, 1, 1, 1])
+    ('| Quay | 3 |\\n| Mill | 4 pence |\\nEnd.', [0, 9, 13, 24, 32])
+    """
+    lines = list[list[int]]()
+    for number, text in enumerate(texts):
+        if not number or "\n" in texts[number - 1] + text or text.lstrip().startswith("|"):
+            lines.append([])
+        lines[-1].append(number)
+    joined, starts = "", list[int]()
+    for line in lines:
+        closed = [number for number in line if texts[number].rstrip().endswith("|")]
+        row_end = (closed or line)[-1] if texts[line[0]].lstrip().startswith("|") else line[0]
+        for number in line:
+            if number:
+                is_cut = line[0] < number <= row_end
+                joined += " " * gaps[number] if is_cut else "\n" * -(-gaps[number] // break_width)
+            starts.append(len(joined))
+            joined += texts[number]
+    return joined, starts
+
+
+_INSIDE_WORD = re.compile(rf"(?:[^\W{UNSPACED}]|[{MARKS}]){{2}}")
+
+
+def _find_words(text: str, words: str) -> int:
+    """The offset of `words` in a text, −1 if absent; in scripts with spaces, they neither begin nor end inside a word of the text.
+
+    >>> _find_words("mario said that ai helps.", "ai"), _find_words("古い灯台の鐘", "灯台"), _find_words("said", "ai")
+    (16, 2, -1)
+    """
+    at = text.find(words)
+    while at >= 0 and any(_INSIDE_WORD.match(text[max(0, end - 1) : end + 1]) for end in (at, at + len(words))):
+        at = text.find(words, at + 1)
+    return at
 
 
 class EncoderSource:

@@ -325,13 +325,20 @@ def check_files(folder: Path, name: str, changed_only: bool = False) -> None:
             raise UserError(problem, f"checksum {expected[:12]}, as recorded at conversion", remedy)
 
 
-def remove(model: CatalogueModel) -> bool:
-    """Delete a converted model and the remains of interrupted fetches; False if there is neither."""
+def remove(model: CatalogueModel, note: Callable[[str], None]) -> bool:
+    """Delete a converted model, or a link to one, and the remains of interrupted fetches; False if there is neither. A running fetch finishes first."""
     folder = folder_of(model)
-    folders = [each for each in (folder, *folder.parent.glob(f"{model.name}.*")) if each.is_dir()]
-    for each in folders:
-        shutil.rmtree(each)
-    return bool(folders)
+    try:
+        if not folder.parent.is_dir():
+            return False
+        with fetch_lock(folder.parent, note):
+            found = (folder, *folder.parent.glob(f"{model.name}.*"))
+            remains = [each for each in found if each.is_symlink() or each.is_dir()]
+            for each in remains:
+                each.unlink() if each.is_symlink() else shutil.rmtree(each)
+    except OSError as problem:
+        raise unwritable(folder, problem) from None
+    return bool(remains)
 
 
 @cache

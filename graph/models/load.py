@@ -57,6 +57,8 @@ def vocabulary_rows(model: Any) -> int:
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError)
 """The libraries' exceptions for files that are missing, truncated, or in a format other than their names indicate."""
 SHOWN_CHARS = 300
+WEIGHT_OPTIONS: dict[str, Any] = {"use_safetensors": True, "ignore_mismatched_sizes": True}
+"""Options of `from_pretrained`: weights of the wrong shape are reported here, not by a library."""
 
 
 def load_full_model(kind: Any, source: str, label: str, new_modules: Sequence[str] = (), **options: Any) -> Any:
@@ -72,9 +74,7 @@ def load_full_model(kind: Any, source: str, label: str, new_modules: Sequence[st
     # Without this, transformers searches the hub for an adapter even with local_files_only, with retries if it does not answer.
     options["adapter_kwargs"] = {"local_files_only": options.get("local_files_only", False)}
     try:
-        model, info = kind.from_pretrained(
-            source, use_safetensors=True, ignore_mismatched_sizes=True, output_loading_info=True, **options
-        )
+        model, info = kind.from_pretrained(source, output_loading_info=True, **WEIGHT_OPTIONS, **options)
     except UNREADABLE as problem:
         expected = "a causal language model as safetensors, in a folder or on the hub"
         remedy = "check the name, and that every file of the model is there and complete"
@@ -85,6 +85,22 @@ def load_full_model(kind: Any, source: str, label: str, new_modules: Sequence[st
     for name, saved, expected in sorted(info["mismatched_keys"]):
         raise _wrong_weights(label, f"{name} has shape {list(saved)}, but config.json says {list(expected)}")
     return model
+
+
+def check_weights(model: Any, label: str) -> None:
+    """UserError if transformers initialised weights of a model of sentence-transformers at random, because they are missing or have the wrong shape; only
+    those of an encoder's pooler may be random, because its output is not used. Adapters are not checked.
+    """
+    from transformers import PreTrainedModel
+
+    whole = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
+    if whole is None or hasattr(whole, "peft_config"):
+        return
+    named = whole.named_parameters()
+    random = sorted(name for name, weight in named if not getattr(weight, "_is_hf_initialized", False))
+    if random := [name for name in random if not name.startswith("pooler.")]:
+        found = f"missing weights, or of the wrong shape: {len(random)}, starting with {random[0]}"
+        raise _wrong_weights(label, found)
 
 
 def load_adapter(whole: Any, folder: str, base: str, trainable: bool = False) -> Any:

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from graph.errors import Unavailable, UserError
+from graph.errors import Unavailable, UserError, first_line
 from graph.shared.console import say
-from graph.store.index_settings import read_database
+from graph.store.index_settings import DATABASE_FILE, read_database
 
 try:
     import psycopg
@@ -79,8 +79,12 @@ def parameters_of(dsn: str) -> dict[str, str]:
 
 
 def dsn_of(folder: Path) -> str:
-    """The connection string of the database that contains the rows of the index in a folder."""
-    return make_conninfo(**read_database(folder))
+    """The connection string of the database that contains the rows of the index in a folder; UserError when database.json has an unknown parameter."""
+    try:
+        return make_conninfo(**read_database(folder))
+    except psycopg.ProgrammingError as problem:
+        found = f"{folder / DATABASE_FILE}: {first_line(problem)}"
+        raise UserError(found, "parameters of a PostgreSQL connection", "correct the file") from None
 
 
 def _parse_dsn(dsn: str) -> dict[str, str]:

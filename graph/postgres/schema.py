@@ -7,7 +7,7 @@ from pathlib import Path
 
 from graph.errors import Unavailable, UserError
 from graph.postgres.connect import Connection, database_of, dsn_of, parameters_of, transaction
-from graph.shared.disk import report_full_disk
+from graph.shared.disk import report_unwritable
 from graph.store.index_settings import DATABASE_FILE, has_database, write_database
 
 SCHEMA = "modegraph_index"
@@ -94,6 +94,6 @@ def place_in_database(folder: Path, dsn: str) -> None:
     with transaction(dsn) as connection:
         migrate(connection, database)
     if not has_database(folder):
-        with report_full_disk(folder):
+        with report_unwritable(folder):
             folder.mkdir(parents=True, exist_ok=True)
             write_database(folder, parameters)

@@ -26,6 +26,7 @@ from graph.store.lock import GiveUp, wait_for_turn
 
 LEASE_S = 60.0
 POLL_S = 0.1
+MAX_FENCE = 2**63 - 1
 STATEMENT_S = 60.0
 """Interval at which a writing transaction sends a statement: reading a scanned document or downloading an encoder may exceed its idle limit."""
 LIMITS = {
@@ -133,12 +134,23 @@ def _renew(dsn: str, turn: Turn, done: Event) -> None:
 
 def _writer_ahead(connection: Connection, fence: int) -> str:
     """The writer with the lowest ticket before this one, "" if there is none; tickets that have expired or whose writers are gone are discarded."""
-    machine = _machine()
     for ticket, writer, where, process, expired in connection.execute(_AHEAD, (fence,)).fetchall():
-        gone = where == machine != "" and not _is_running(int(str(process)))
+        gone = _is_gone(where, process)
         if not (gone or expired) or connection.execute(_DISCARD, (ticket, gone)).rowcount == 0:
             return str(writer)
     return ""
+
+
+def current_writer(dsn: str) -> str:
+    """The writer with the lowest ticket that has not expired and whose writer is not gone; "" if there is none."""
+    with transaction(dsn) as connection:
+        tickets = connection.execute(_AHEAD, (MAX_FENCE,)).fetchall()
+    return next((str(writer) for _, writer, *where, expired in tickets if not (expired or _is_gone(*where))), "")
+
+
+def _is_gone(machine: object, process: object) -> bool:
+    """Whether a writer ran on this machine and has ended."""
+    return machine == _machine() != "" and not _is_running(int(str(process)))
 
 
 def _machine() -> str:

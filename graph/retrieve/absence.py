@@ -4,7 +4,7 @@ Three values, each at most 1, measure how well the retrieved passages match the 
 and collection; the probability is a logistic function of them. Its coefficients are fitted on examples/ only (`benchmarks/abstain.py --fit`):
 questions are run on parts of the collection that contain their documents and on parts that do not, and both cases have equal weight.
 
-Legend: F features, R passages.
+Legend: F features, R passages, P passages, W terms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,12 +60,14 @@ def absence_features(index: Index, query: Query, passages: Sequence[Passage]) ->
 
 
 def word_weights(index: Index, question: str) -> dict[str, float]:
-    """The content words of a question, as forms (`form_of`), with their idf; a word missing from the index gets the idf of a word in no passage."""
+    """The content words of a question, as forms (`form_of`), with their idf among the passages of `index` (with conditions, of the documents that meet them)."""
+    terms = content_terms(question)
+    row_of = {term: row for term in terms if (row := row_of_term(index, term)) is not None}
+    passages_W = index.data.term_passages_W
+    passages = [int(passages_W[row_of[term]]) if term in row_of else 0 for term in terms]
+    idf_W = idf(np.array(passages, np.int64), len(index.data.passage_ids))
     weights: dict[str, float] = {}
-    unknown = float(idf(np.array([0]), len(index.data.passage_ids))[0])
-    for term in content_terms(question):
-        row = row_of_term(index, term)
-        weight = unknown if row is None else float(index.data.term_idf_W[row])
+    for term, weight in zip(terms, idf_W.tolist(), strict=True):
         weights[form_of(term)] = max(weight, weights.get(form_of(term), 0.0))
     return weights
 

@@ -106,7 +106,7 @@ def retrieve_many(
     started = time.perf_counter()
     queries_QD = index.encode_queries(stripped)
     encoder_seconds = (time.perf_counter() - started) / max(len(stripped), 1)
-    if settings.mode in ("hierarchy", "auto"):
+    if settings.layers and settings.mode in ("hierarchy", "auto"):
         check_layers(index, settings.layers)
     scope = index.where(settings.conditions)
     score = open_reranker(settings.reranker) if settings.reranker else None
@@ -119,7 +119,8 @@ def retrieve_many(
         evidence = STRATEGIES[settings.mode](scope, query, mode_settings)
         if score is not None:
             evidence = rerank(evidence, score, settings.top_k)
-        if settings.abstain is not None:
+        no_layer_left = settings.mode == "hierarchy" and settings.layers and not evidence.passages
+        if settings.abstain is not None and not no_layer_left:
             evidence = replace(evidence, absence=judge_absence(scope, query, evidence, settings.abstain))
         evidence = with_pages(evidence, scope.data)
         seconds = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""The size of a folder, and a one-line error for a full disk, whether Python, numpy, faiss or SQLite was writing to the index."""
+"""The size of a folder, and one-line errors for a folder that cannot be written and for a full disk, whether Python, numpy, faiss or SQLite writes to it."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from graph.errors import DiskFull
+from graph.errors import DiskFull, UserError
 
 FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The system's errors for a full disk, an exhausted quota or a file at its size limit."""
@@ -26,6 +26,17 @@ def report_full_disk(where: object) -> Iterator[None]:
         message = problem.strerror if isinstance(problem, OSError) else problem
         remedy = "free some space there, then run the command again: finished work is not lost"
         raise DiskFull(f"{where}: no free space ({message})", "a disk with free space", remedy) from None
+
+
+@contextmanager
+def report_unwritable(folder: Path) -> Iterator[None]:
+    """As `report_full_disk`; any other error of the system becomes a UserError: the folder cannot be created or written."""
+    try:
+        with report_full_disk(folder):
+            yield
+    except OSError as problem:
+        remedy = "choose another folder, or change its permissions"
+        raise UserError(f"{folder}: cannot be written ({problem.strerror})", "a writable folder", remedy) from None
 
 
 def means_full_disk(problem: OSError | sqlite3.Error) -> bool:

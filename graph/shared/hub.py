@@ -8,6 +8,12 @@ from graph.errors import UserError, first_line
 
 TIMEOUT_S = 5.0
 EXPECTED_MODEL = "a model's folder, or its name on the hub"
+LOADED_FILES = [
+    *("model*.safetensors", "adapter_model.safetensors", "*.json", "*.jinja"),
+    *("vocab.txt", "merges.txt", "tokenizer.model"),
+]
+IGNORED_FILES = "*/*"
+"""The files of a language model or an adapter that are loaded from the hub's cache, which may lack others; those in subfolders are not loaded."""
 
 
 def only_in_cache(name: str, what: str) -> bool:
@@ -35,7 +41,7 @@ def _in_cache(name: str, what: str, why: str, remedy: str) -> bool:
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
-        snapshot_download(name, local_files_only=True)
+        snapshot_download(name, local_files_only=True, allow_patterns=LOADED_FILES, ignore_patterns=IGNORED_FILES)
     except LocalEntryNotFoundError:
         raise UserError(f"{what}: no such folder, not in the hub's cache, and {why}", EXPECTED_MODEL, remedy) from None
     return True

@@ -48,6 +48,11 @@ def quick_sum(file: Path) -> str:
         return "x" + hashlib.file_digest(data, xxhash.xxh3_128).hexdigest()
 
 
+def quick_sum_of(data: bytes | memoryview) -> str:
+    """The `quick_sum` of a file with these bytes."""
+    return "x" + xxhash.xxh3_128_hexdigest(data)
+
+
 def has_sum(file: Path, expected: str) -> bool:
     """Whether a file exists and has this `quick_sum`."""
     return file.exists() and quick_sum(file) == expected

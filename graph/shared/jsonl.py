@@ -11,6 +11,8 @@ from graph.errors import UserError, unreadable
 
 JSON_TYPES = {list: "array", str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 """JSON's names for the types that `json` returns for values other than objects."""
+ESCAPED = "backslashreplace"
+"""How a lone surrogate, which UTF-8 cannot encode, is written: as \\udXXX, which JSON reads."""
 
 
 def read_jsonl(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -42,7 +44,7 @@ def _parse_object(line: bytes, where: str) -> dict[str, Any]:
 def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
     """Write `rows` to a temporary file next to `file`, rename it into place, and return the number of rows."""
     count = 0
-    with replacing(file) as partial, partial.open("w", encoding="utf-8") as out:
+    with replacing(file) as partial, partial.open("w", encoding="utf-8", errors=ESCAPED) as out:
         for row in rows:
             out.write(json.dumps(row, ensure_ascii=False) + "\n")
             count += 1
@@ -51,7 +53,7 @@ def write_jsonl(file: Path, rows: Iterable[dict[str, Any]]) -> int:
 
 def append_jsonl(file: Path, row: dict[str, Any]) -> None:
     """Append a row to a log."""
-    with file.open("a", encoding="utf-8") as out:
+    with file.open("a", encoding="utf-8", errors=ESCAPED) as out:
         out.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
@@ -63,7 +65,7 @@ def write_json(file: Path, value: Any) -> None:
 def write_text(file: Path, text: str) -> None:
     """Write `text` to a temporary file next to `file`, then rename it into place."""
     with replacing(file) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors=ESCAPED)
 
 
 @contextmanager

@@ -2,13 +2,14 @@
 
 A batch of new vectors is stored as soon as the encoder returns it, in a file that is renamed into place and remains until the next generation
 contains the vectors; a run that is killed loses at most one batch (with Ray, the batches that its workers are encoding). The folder may also
-contain segments recovered from a damaged index."""
+contain segments recovered from a damaged index. The name of every file ends with its checksum."""
 
 import os
 import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from graph.models.encoder import unit_rows
 from graph.shared.console import track
-from graph.shared.ids import ID_BYTES
+from graph.shared.ids import ID_BYTES, is_intact, quick_sum_of
 from graph.shared.jsonl import replacing
 from graph.store.columns.column_files import write_array
 from graph.store.columns.moved import find_ids, moved_numbers
@@ -34,9 +35,9 @@ PENDING_FOLDER = "pending"
 
 
 class PendingVectors:
-    """The batches of vectors in the folder of an index; `ids` are the ids of all their vectors."""
+    """The batches of vectors in the folder of an index; `ids` are the ids of all their vectors. With `check`, damaged files do not count."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, check: bool = True) -> None:
         self.index, self._folder = folder, folder / PENDING_FOLDER
         self._writer = uuid4().hex[:8]
         self._files: list[Path] = []
@@ -44,7 +45,8 @@ class PendingVectors:
         self._sorted: KnownIds | None = None
         with suppress(FileNotFoundError):  # A writer that finishes deletes the files, even while this loop opens them.
             for file in sorted((*self._folder.glob("*.npy"), *self._folder.glob(f"*{SEGMENT_ENDING}"))):
-                self._add(file, _open_batch(file)[0])
+                if not check or is_intact(file):
+                    self._add(file, _open_batch(file)[0])
 
     @property
     def ids(self) -> frozenset[str]:
@@ -59,14 +61,17 @@ class PendingVectors:
         kinds = [("id", ID_BYTES), ("vector", np.float32, vectors_BD.shape[1:])]
         batch = np.empty(len(ids), kinds)
         batch["id"], batch["vector"] = ids, vectors_BD
-        file = self._next(".npy")
-        with replacing(file) as partial, partial.open("wb") as opened:
-            write_array(opened, batch)
+        content = BytesIO()
+        write_array(content, batch)
+        data = content.getbuffer()
+        file = self._next(f"-{quick_sum_of(data)}.npy")
+        with replacing(file) as partial:
+            partial.write_bytes(data)
         self._add(file, batch["id"])
 
     def adopt(self, segment: Path) -> None:
         """Store the vectors of an intact segment: as a hard link if the file system supports it, else as a copy."""
-        file = self._next(SEGMENT_ENDING)
+        file = self._next(f"-{segment.name}")
         with replacing(file) as partial:
             try:
                 os.link(segment, partial)

@@ -97,10 +97,11 @@ class IndexSettings(Settings):
 
 
 CHANGEABLE = {
-    *("extractor_model", "summary_model", "extractor_examples", "max_reply_tokens", "import_file"),
+    *("encoder", "extractor_model", "summary_model", "extractor_examples", "max_reply_tokens", "import_file"),
     *("max_failed_share", "layers_on_edit", "merge_factor", "ann_rows"),
 }
-"""Settings that a later run may change. graph/build/read_passages.py rejects a different extractor model or prompt once passages have been read."""
+"""Settings that a later run may change. graph/build/read_passages.py rejects a different extractor model or prompt once passages have been read, and
+graph/build/stores.py an encoder with another fingerprint."""
 
 
 DATABASE_FILE = "database.json"
@@ -117,7 +118,7 @@ def read_database(folder: Path) -> dict[str, str]:
     file = folder / DATABASE_FILE
     try:
         parameters = json.loads(file.read_text(encoding="utf-8"))[KEY]
-        return {str(name): str(value) for name, value in parameters.items()}
+        return {str(name): str(value) for name, value in parameters.items() if value is not None}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
         expected = f'{{"{KEY}": {{"host": "…", "dbname": "…", "user": "…"}}}}'
         remedy = "restore the file from a backup, or write these parameters into it"

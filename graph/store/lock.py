@@ -8,12 +8,13 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from graph.errors import UserError
 from graph.shared.console import say
+from graph.shared.disk import report_unwritable
 from graph.shared.progress import is_locked
 
 LOCK_FILE = "writer.lock"
@@ -57,9 +58,9 @@ def wait_for_turn(folder: Path, writer_before: Callable[[], str], give_up: GiveU
 
 @contextmanager
 def _ticket(folder: Path) -> Iterator[int]:
-    """A ticket with the next number, until the block ends."""
-    with _lock_tickets(folder):
-        number = 1 + max(_ticket_numbers(folder), default=0)
+    """A ticket with the next number, until the block ends. UserError if the folder cannot be written."""
+    with report_unwritable(folder), queue_of_writers(folder) as numbers:
+        number = 1 + max(numbers, default=0)
         ticket = (folder / TICKET.format(number)).open("x", encoding="utf-8")
         fcntl.flock(ticket, fcntl.LOCK_EX)
     with ticket:
@@ -72,28 +73,34 @@ def _ticket(folder: Path) -> Iterator[int]:
 
 
 def _writer_before(folder: Path, number: int) -> str:
-    """The process of the lowest locked ticket below `number` ("unknown" until it has written its id), else "". Deletes earlier tickets without a lock."""
-    with _lock_tickets(folder):
-        for earlier in sorted(_ticket_numbers(folder)):
+    """The process of the lowest locked ticket below `number`, else "". Deletes earlier tickets without a lock."""
+    with queue_of_writers(folder) as numbers:
+        for earlier in sorted(numbers):
             if earlier >= number:
                 break
             file = folder / TICKET.format(earlier)
-            try:
-                with file.open(encoding="utf-8") as ticket:
-                    if is_locked(ticket):
-                        return ticket.read() or "unknown"
-            except FileNotFoundError:
-                continue
+            if process := _holder_of(file):
+                return process
             file.unlink(missing_ok=True)
     return ""
 
 
-def _ticket_numbers(folder: Path) -> list[int]:
-    return [int(file.stem.partition("-")[2]) for file in folder.glob("writer-*.ticket")]
+def writer_of(folder: Path) -> str:
+    """The process of the lowest locked ticket, as in `_writer_before`. Takes a shared lock on each free ticket for a moment, but writes and deletes nothing: the folder may be read-only."""
+    return next(filter(None, map(_holder_of, sorted(folder.glob("writer-*.ticket")))), "")
+
+
+def _holder_of(file: Path) -> str:
+    """The process that has locked a ticket ("unknown" until it has written its id); "" if none has."""
+    with suppress(FileNotFoundError), file.open(encoding="utf-8") as ticket:
+        if is_locked(ticket):
+            return ticket.read() or "unknown"
+    return ""
 
 
 @contextmanager
-def _lock_tickets(folder: Path) -> Iterator[None]:
+def queue_of_writers(folder: Path) -> Iterator[list[int]]:
+    """The numbers of all tickets; during the block, no other writer takes or inspects one."""
     with (folder / LOCK_FILE).open("a", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield [int(file.stem.partition("-")[2]) for file in folder.glob("writer-*.ticket")]

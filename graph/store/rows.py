@@ -99,10 +99,10 @@ class Store(ABC):
         self._begin()
         try:
             yield
+            self._connection.execute("COMMIT")
         except BaseException:
             self._undo()
             raise
-        self._connection.execute("COMMIT")
 
     def rows(self, query: str, parameters: Sequence[object] = ()) -> Iterator[tuple[object, ...]]:
         """The rows of a SELECT, streamed."""
@@ -212,14 +212,15 @@ class Store(ABC):
         self._connection.execute("UPDATE documents SET extracted = 1 WHERE source = ?", (source,))
 
     def quarantined(self) -> list[tuple[Passage, int]]:
-        """Passages that could not be read, in order, each with the number of attempts; their `header` is left empty."""
+        """Passages that could not be read, in order, each with the number of attempts; their `title`, `text` and `header` are left empty."""
         rows = self._connection.execute(
-            """SELECT p.id, p.source, d.title, p."order", p."start", p."end",
-            substr(d.text, CAST(p."start" + 1 AS INTEGER), CAST(p."end" - p."start" AS INTEGER)), q.attempts
-            FROM quarantine q JOIN passages p ON p.row = q.passage JOIN documents d USING (source)
-            ORDER BY p.source, p."order" """
+            """SELECT p.id, p.source, p."order", p."start", p."end", q.attempts
+            FROM quarantine q JOIN passages p ON p.row = q.passage ORDER BY p.source, p."order" """
         )
-        return [(Passage(*row[:7]), int(row[7])) for row in rows]
+        return [
+            (Passage(identity, source, "", order, start, end, ""), attempts)
+            for identity, source, order, start, end, attempts in rows
+        ]
 
     def _put_occurrence(self, passage_row: int, occurrence: Occurrence) -> None:
         proposition = self._row_of("propositions", "text", content_id("proposition", occurrence.text), occurrence.text)

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import DatabaseError
 from typing import Literal
 
 import xxhash
 
-from graph.errors import UserError
+from graph.errors import DamagedFile
 from graph.shared.jsonl import write_text
-from graph.store.sqlite import SQLITE_FILE
+from graph.store.sqlite import SQLITE_FILE, damage_error
 
 BLOCK_BYTES = 1 << 20
 _HEAD = "XXH3 by blocks of"
@@ -32,12 +33,14 @@ class BlockSums:
         return cls(0, ()).updated(file, ())
 
     def updated(self, file: Path, written_blocks: Iterable[int]) -> "BlockSums":
-        """The current checksums of the file, assuming that only `written_blocks`, the last known block and later blocks have changed."""
-        count = -(-file.stat().st_size // BLOCK_BYTES)
-        changed = {*written_blocks, *range(max(0, len(self.blocks) - 1), count)}
+        """The current checksums of the file, assuming that only `written_blocks` have changed and, if the size has, the block at the end and later ones."""
+        size = file.stat().st_size
+        count = -(-size // BLOCK_BYTES)
+        same = len(self.blocks) if size == self.bytes else max(0, min(len(self.blocks), count) - 1)
+        changed = {*written_blocks, *range(same, count)}
         old = dict(enumerate(self.blocks[:count]))
         new = {block: _block_sum(file, block, BLOCK_BYTES) for block in changed if block < count}
-        return BlockSums(file.stat().st_size, tuple((old | new)[block] for block in range(count)))
+        return BlockSums(size, tuple((old | new)[block] for block in range(count)))
 
     def match(self, file: Path, blocks: Iterable[int]) -> bool:
         """Whether all of these blocks that have a checksum are unchanged."""
@@ -68,7 +71,6 @@ def _block_sum(file: Path, block: int, max_bytes: int) -> str:
 
 
 SEAL = SQLITE_FILE + ".seal"
-INDEX_AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
 SealState = Literal["intact", "unfinished", "damaged", "illegible"]
 
 
@@ -76,39 +78,41 @@ class Sealing:
     """Records which pages of index.sqlite a writer is about to write, if the file had a readable seal."""
 
     def __init__(self, folder: Path, before: BlockSums | None) -> None:
-        self._file, self.before, self._written_blocks = folder / SQLITE_FILE, before, set[int]()
+        self._file, self.before, self.written_blocks = folder / SQLITE_FILE, before, set[int]()
         self.found_damage = False
 
     def check_and_record(self, pages: Iterable[int], page_bytes: int) -> None:
-        """Record pages (numbered from 1) before they are written. UserError if their blocks have changed since the last run."""
+        """Record pages (numbered from 1) before they are written. DamagedFile if their blocks have changed since the last run."""
         if self.before is None:
             return
-        blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self._written_blocks
+        blocks = {(page - 1) * page_bytes // BLOCK_BYTES for page in pages} - self.written_blocks
         if not self.before.match(self._file, blocks):
             self.found_damage = True
-            raise _damage_error(self._file)
-        self._written_blocks |= blocks
+            raise damage_error(self._file)
+        self.written_blocks |= blocks
 
     def current_sums(self) -> BlockSums:
         """The current checksums of the file."""
-        return (self.before or BlockSums(0, ())).updated(self._file, self._written_blocks)
+        return (self.before or BlockSums(0, ())).updated(self._file, self.written_blocks)
 
 
 @contextmanager
 def renew_seal(folder: Path) -> Iterator[Sealing]:
     """Remove the seal while the `with` block writes to an index, and seal the index again at the end. After an error, restore the old seal if nothing was
-    written or damage was found.
+    written or damage was found: `modegraph resume` must not seal damaged blocks.
 
-    UserError when a block of index.sqlite that is about to be written has changed since the last run, because a new seal would hide the damage.
+    DamagedFile when a block of index.sqlite that is about to be written has changed since the last run, because a new seal would hide the damage.
     """
     seal = folder / SEAL
     sealing = Sealing(folder, _sealed_sums(folder))
     seal.unlink(missing_ok=True)
     try:
         yield sealing
-    except BaseException:
-        if sealing.before is not None and (sealing.found_damage or sealing.current_sums() == sealing.before):
-            write_text(seal, sealing.before.text)
+    except BaseException as problem:
+        unreadable = isinstance(problem, DamagedFile) and isinstance(problem.__cause__, DatabaseError)
+        before, damaged = sealing.before, sealing.found_damage or unreadable
+        if before is not None and (damaged or before.match(folder / SQLITE_FILE, sealing.written_blocks)):
+            write_text(seal, before.text)
         raise
     write_text(seal, sealing.current_sums().text)
 
@@ -132,11 +136,6 @@ def check_seal(folder: Path) -> SealState:
 
 
 def check_undamaged(folder: Path) -> None:
-    """UserError when index.sqlite does not match its seal; a missing or illegible seal is not an error."""
+    """DamagedFile when index.sqlite does not match its seal; a missing or illegible seal is not an error."""
     if check_seal(folder) == "damaged":
-        raise _damage_error(folder / SQLITE_FILE)
-
-
-def _damage_error(file: Path) -> UserError:
-    found = f"{file}: its contents have changed since the last run"
-    return UserError(found, "the file as the last run left it", INDEX_AGAIN)
+        raise damage_error(folder / SQLITE_FILE)

@@ -6,18 +6,22 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
 from graph.config import parse_settings
-from graph.errors import UserError
+from graph.errors import DamagedFile, UserError
 from graph.shared.disk import report_full_disk
 from graph.store.index_settings import IndexSettings
 from graph.store.manifest import FORMAT, check_format
 from graph.store.rows import Store
 
 SQLITE_FILE = "index.sqlite"
+INDEX_AGAIN = "index the documents into a new folder: modegraph index SRC --out NEW"
+_DAMAGE_CODES = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+"""SQLite's error codes for damaged pages and for a file that is not a database; Python's error for text that is not UTF-8 has none."""
 MAX_LOGGED_BYTES = 64 << 20
 """The size of the write-ahead log above which the writer of a sealed file runs a checkpoint; without a seal, SQLite decides when."""
 WRITER_CACHE_BYTES = 128 << 20
@@ -63,18 +67,64 @@ BeforeCheckpoint = Callable[[Iterable[int], int], None]
 """Receives the numbers (from 1) of the pages of the file that are about to be written, and the size of a page in bytes."""
 
 
-def open_to_read(file: Path) -> sqlite3.Connection:
+def damage_error(file: Path, problem: str = "its contents have changed since the last run") -> DamagedFile:
+    """The error for a damaged index.sqlite."""
+    return DamagedFile(f"{file}: {problem}", "the file as the last run left it", INDEX_AGAIN)
+
+
+def _with_damage_error(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method of a cursor that raises `damage_error` when SQLite cannot read the file."""
+
+    def run(cursor: "_Cursor", *arguments: object) -> Any:
+        try:
+            return method(cursor, *arguments)
+        except sqlite3.DatabaseError as problem:
+            not_utf8 = str(problem).startswith("Could not decode to UTF-8")
+            if not not_utf8 and getattr(problem, "sqlite_errorcode", 0) & 0xFF not in _DAMAGE_CODES:
+                raise
+            assert isinstance(cursor.connection, _Connection)
+            raise damage_error(cursor.connection.file, "SQLite cannot read it") from problem
+
+    return run
+
+
+class _Cursor(sqlite3.Cursor):
+    execute = _with_damage_error(sqlite3.Cursor.execute)
+    executemany = _with_damage_error(sqlite3.Cursor.executemany)
+    fetchone = _with_damage_error(sqlite3.Cursor.fetchone)
+    __next__ = _with_damage_error(sqlite3.Cursor.__next__)
+
+
+class _Connection(sqlite3.Connection):
+    """The connection of a store: its statements raise DamagedFile when SQLite cannot read the file."""
+
+    file: Path
+
+    def execute(self, statement: str, parameters: Any = (), /) -> Any:
+        return self.cursor(_Cursor).execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Iterable[Any], /) -> Any:
+        return self.cursor(_Cursor).executemany(statement, parameters)
+
+
+def open_to_read(file: Path, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
     """A read-only connection to an SQLite file. In a folder in which SQLite cannot create the file that readers share with writers, it does without."""
     alone = not os.access(file.parent, os.W_OK) and not file.with_name(f"{file.name}-wal").exists()
-    return sqlite3.connect(f"file:{quote(str(file))}?mode=ro{'&immutable=1' if alone else ''}", uri=True)
+    uri = f"file:{quote(str(file))}?mode=ro{'&immutable=1' if alone else ''}"
+    return sqlite3.connect(uri, uri=True, factory=factory)
 
 
-def read_sqlite_settings(folder: Path) -> IndexSettings:
-    """The settings of the index in a folder; UserError when index.sqlite cannot be read, DiskFull when SQLite has no space for its auxiliary file."""
+def read_sqlite_settings(folder: Path) -> IndexSettings | None:
+    """The settings of the index in a folder; None if its first run was interrupted before it stored a document. UserError when index.sqlite cannot be read,
+    DiskFull when SQLite has no space for its auxiliary file.
+    """
     try:
         with report_full_disk(folder), closing(open_to_read(folder / SQLITE_FILE)) as connection:
-            (text,) = connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
-        settings = json.loads(text)
+            has_tables = connection.execute("SELECT 1 FROM sqlite_master").fetchone()
+            row = has_tables and connection.execute("SELECT value FROM meta WHERE key = 'settings'").fetchone()
+        if row is None:
+            return None
+        settings = json.loads(row[0])
     except (sqlite3.DatabaseError, TypeError, ValueError) as problem:
         found = f"{folder / SQLITE_FILE}: not readable ({problem})"
         raise UserError(found, "an index", "index the documents into a new folder") from None
@@ -89,8 +139,14 @@ class SqliteStore(Store):
     ) -> None:
         super().__init__()
         self._file, self._before_checkpoint = folder / SQLITE_FILE, before_checkpoint
-        connection = open_to_read(self._file) if read_only else sqlite3.connect(self._file, isolation_level=None)
-        self._connection = connection
+        connection = (
+            open_to_read(self._file, _Connection)
+            if read_only
+            else sqlite3.connect(self._file, isolation_level=None, factory=_Connection)
+        )
+        assert isinstance(connection, _Connection)
+        connection.file = self._file
+        self._connection: sqlite3.Connection = connection
         if not read_only:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_BYTES >> 10}")
@@ -120,6 +176,10 @@ class SqliteStore(Store):
 
     def _begin(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
+
+    def _undo(self) -> None:
+        if self._connection.in_transaction:  # After some errors, SQLite has already rolled back.
+            super()._undo()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from graph.errors import UserError
+from graph.errors import DamagedFile, UserError
 from graph.shared.ids import ID_BYTES, is_intact, quick_sum
 from graph.store.ann import Ann
 from graph.store.columns.column_files import write_array
@@ -215,8 +215,13 @@ Matrix = Floats | Vectors
 def _nearest_places(segment: Segment, query_QD: Floats, count: int, row_R: Ints, live: bytes | None) -> Iterator[Ints]:
     """For each query, the positions, within a segment, of the candidates for its nearest rows."""
     if segment.ann is not None:
-        yield from (places[places >= 0] for places in segment.ann.search(query_QD, count, live))
-        return
+        try:
+            yield from [places[places >= 0] for places in segment.ann.search(query_QD, count, live)]
+            return
+        except (DamagedFile, FileNotFoundError, RuntimeError):
+            # A later edit may have removed the file of a generation that is still being read. RuntimeError is that of faiss.
+            if segment.ann.file.exists():
+                raise
     for query_D in query_QD:
         cosines_R = np.where(row_R >= 0, product(segment.vectors_RD, query_D), -np.inf)
         yield np.argpartition(-cosines_R, min(count, len(row_R)) - 1)[:count] if len(row_R) else row_R

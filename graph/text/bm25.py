@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graph.text.word_forms import FUNCTION_WORDS, MARKS, UNSPACED
+from graph.text.word_forms import FUNCTION_WORDS, MARKS, UNSPACED, composed
 from graph.types import Floats, Ints
 
 K1, B = 1.5, 0.75
@@ -32,7 +32,7 @@ def terms_of(text: str) -> list[str]:
     >>> terms_of("The Lantern, built in 1911"), terms_of("東京都の")
     (['the', 'lantern', 'built', 'in', '1911'], ['東京', '京都', '都の'])
     """
-    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", composed(text)).casefold())
     if _OTHER.search(folded) is None:
         return _LETTERS.findall(folded)
     return list(chain.from_iterable(_cut(match) for match in _TERM.finditer(folded)))

@@ -1,9 +1,11 @@
 """Splits a text into units: sentences (of prose and of list items), headings and table rows, with their offsets."""
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, takewhile, zip_longest
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
 
 from sentencex import get_sentence_boundaries
 
@@ -11,15 +13,15 @@ from graph.text.word_forms import SENTENCE_ENDS
 
 LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 HEADING = re.compile(r"^\s{0,3}#{1,6}\s+")
-_RULE = re.compile(r"^[\s|:+=-]+$")
+_RULE = re.compile(r"^(?=.*(?:--|==|[|:]-|-:))[\s|:+=-]+$")
 """The rule below the header of a table, such as |---|---|."""
+_DASHES = re.compile(r"^(?:\s*\|\s*-)+\s*\|?\s*$")
+"""A rule directly below the first row of a table; elsewhere a row: | - | - |."""
 _WIDE_END = re.compile("[。！？｡]+[」』”’）)]*")
 """Marks that end a sentence whatever follows; sentencex does not split at them before a digit."""
 _SENTENCE_END = re.compile(rf"[.!?…{SENTENCE_ENDS}][\"'”’»)\]」』）]*$")
 _LINE = re.compile(r"[^\n]*\n?")
 _TEXT = re.compile(r"\S")
-_TABLE_END = re.compile(r"^(?:[^\S\n]*\n){2}", re.MULTILINE)
-"""Two empty lines."""
 
 Cells = tuple[str, ...]
 """The cells of a row of a table."""
@@ -47,39 +49,27 @@ def split_units(text: str, header: Cells = ()) -> Iterator[Unit]:
     """Yield the units of `text` in order, without the markers of headings and list items and without surrounding white space; offsets are into `text`.
 
     The header of a table is not a unit: it is in the cells of the table's rows; cells beyond the last column of the header have the header "".
-    A table ends at two empty lines. Rows without a header (the only row of a table; a title above the header) are read as text, cell by cell.
-    `header` is the header of the table inside which the text begins, if any: at a row, or within a row that was cut.
+    A table ends at two empty lines. Rows without a header (the only row of a table; a title above the header; source code) are read as text, cell by
+    cell. `header` is the header of the table inside which the text begins, if any: at a row, or within a row that was cut.
     """
-    blocks = list(_blocks(text))
-    end = first = blocks[0][1] if blocks else 0
-    for (block, start), (following, below) in zip_longest(blocks, blocks[1:], fillvalue=("", 0)):
-        header = () if text.count("\n", end, start) > 1 else header
+    for block, start, kind, names, _ in _blocks_of_tables(text, header):
         end = start + len(block)
-        if is_row(block.partition("\n")[0]):
-            if _RULE.match(block):
-                continue
-            if _is_header(block, following, header):
-                header = _cells(block)
-                if is_row(following) and text.count("\n", end, below) < 2:
-                    continue
-            elif header:
-                pairs = tuple(pair for pair in zip_longest(header, _cells(block), fillvalue="") if pair[1])
-                yield _trim(text, start, end, "row", pairs)
-                continue
+        if kind == "row":
+            pairs = tuple(pair for pair in zip_longest(names, _cells(block), fillvalue="") if pair[1])
+            yield _trim(text, start, end, "row", pairs)
+        elif kind == "cells":
             for cell in _CELL.finditer(text, start, end):
                 yield from _sentences(text, *cell.span())
-            continue
-        header = header if start == first and "\n" not in block.strip() else ()
-        if marker := HEADING.match(block):
+        elif marker := HEADING.match(block):
             yield _trim(text, start + marker.end(), end, "heading")
-        else:
+        elif kind == "prose":
             marker = LIST_ITEM.match(block)
             body = start + (marker.end() if marker else 0)
             yield from _sentences(text, body, end)
 
 
 def headers_at(text: str, starts: Iterable[int], header: Cells = ()) -> Iterator[Cells]:
-    """For each of the ascending `starts` of parts of `text`, the header of the table inside which the part begins; () outside a table.
+    """For each of the `starts` of parts of `text`, the header of the table inside which the part begins; () outside a table.
 
     `header` as in `split_units`.
 
@@ -87,19 +77,12 @@ def headers_at(text: str, starts: Iterable[int], header: Cells = ()) -> Iterator
     >>> list(headers_at(text, [0, text.index("3"), text.index("End")]))
     [(), ('Stop', 'Fare'), ()]
     """
-    begin = read = _offset_of_text(text, 0)
-    """`header` takes the text between these into account, in whole lines."""
+    blocks = [_Block("", 0, "prose", header, header), *_blocks_of_tables(text, header)]
+    begins = [block.start for block in blocks]
     for start in starts:
         start = _offset_of_text(text, start)
-        if start >= read:
-            line = max(read, text.rfind("\n", read, start) + 1)
-            end = text.find("\n", start) + 1 or len(text)
-            is_inside = line == begin or is_row(text[line:end])
-            cuts_line = bool(text[line:start].strip()) or _RULE.match(text[line:end])
-            end = end if cuts_line else line
-            header = _header_below(text[read:end], header, read == begin) if end > read else header
-            header, read = header if is_inside else (), end
-        yield header
+        block = blocks[bisect(begins, start) - 1]
+        yield block.below if text[block.start : start].strip() else block.header
 
 
 def _offset_of_text(text: str, start: int) -> int:
@@ -108,29 +91,65 @@ def _offset_of_text(text: str, start: int) -> int:
     return match.start() if match else len(text)
 
 
-def _header_below(text: str, header: Cells, may_be_cut: bool) -> Cells:
-    """The header of the table that continues below the lines of `text`, whose first may be the rest of a row; () if they do not end with a row."""
-    *above, text = _TABLE_END.split(text)
-    lines = [line for line in text.split("\n") if line.strip()]
-    rows = list(takewhile(is_row, reversed(lines)))[::-1]
-    header = header if not above and len(lines) - len(rows) <= may_be_cut else ()
-    for row, following in zip_longest(rows, rows[1:], fillvalue=""):
-        header = _cells(row) if _is_header(row, following, header) else header
-    return header
+class _Block(NamedTuple):
+    """A block and its place in a table: `header` is that of a part of the text that begins where the block does, `below` that of one that begins later."""
+
+    text: str
+    start: int
+    kind: str
+    """header (of the rows below it; also its rule and empty rows), row (below a header), cells (a row without a header) or prose."""
+    header: Cells
+    below: Cells
+
+
+def _blocks_of_tables(text: str, header: Cells) -> Iterator[_Block]:
+    """The blocks of a text; `header` as in `split_units`. The first rule of a table makes the row above it the header (GitHub Flavored Markdown)."""
+    blocks = list(split_blocks(text))
+    end = first = blocks[0][1] if blocks else 0
+    rule = -1
+    nexts = zip_longest(blocks, blocks[1:], fillvalue=("", 0))
+    for ((block, start), (following, next_start)), has_rule in zip(nexts, _rules_below(blocks), strict=True):
+        breaks_above, end = text.count("\n", end, start), start + len(block)
+        breaks_below = text.count("\n", end, next_start)
+        outer = header = () if breaks_above > 1 else header
+        if not begins_with_row(block):
+            outer = header = header if start == first and "\n" not in block.strip() else ()
+            yield _Block(block, start, "prose", outer, header)
+            continue
+        continues = is_row(following) and breaks_below < 2
+        is_first = not header or breaks_above > breaks_below
+        is_above_rule = continues and (_RULE.match(following) or (not breaks_below and _DASHES.match(following)))
+        if start == rule or _RULE.match(block):
+            kind = "header"
+        elif is_first and is_above_rule:
+            outer, header, rule, kind = (), _cells(block), next_start, "header"
+        elif not header and not has_rule and _is_header(block, breaks_below):
+            header, kind = _cells(block), "header" if continues else "cells"
+        else:
+            kind = ("row" if header else "cells") if any(_cells(block)) else "header"
+        yield _Block(block, start, kind, outer, header)
+
+
+def _rules_below(blocks: Sequence[tuple[str, int]]) -> list[bool]:
+    """For each block, whether rows directly below it include a rule."""
+    found = [False] * len(blocks)
+    for at in range(len(blocks) - 2, -1, -1):
+        (block, start), (following, next_start) = blocks[at : at + 2]
+        is_joined = next_start == start + len(block) and is_row(following)
+        found[at] = is_joined and (found[at + 1] or _RULE.match(following) is not None)
+    return found
+
+
+def _is_header(row: str, breaks_below: int) -> bool:
+    """Whether the first row of a table is a header without a rule: it contains more than a title (one text, in the first column); and it ends with a bar
+    or has an empty line below it, unlike a line of source code.
+    """
+    cells = _cells(row)
+    return not {cells[0], ""}.issuperset(cells) and (row.rstrip().endswith("|") or breaks_below == 1)
 
 
 _BAR, _CLOSING_BAR = re.compile(r"(?<!\\)\|"), re.compile(r"(?<!\\)\|$")
 _CELL = re.compile(r"(?:\\\||[^|])+")
-
-
-def _is_header(row: str, following: str, header: Cells) -> bool:
-    """Whether a row is a header: one with a rule below it, or the first row of a table, if it contains more than a title (one text, in the first column)."""
-    if _RULE.match(row):
-        return False
-    if is_row(following) and _RULE.match(following):
-        return True
-    first, *others = _cells(row)
-    return not header and not (first and {first, ""}.issuperset(others))
 
 
 def _cells(row: str) -> Cells:
@@ -143,8 +162,8 @@ def _cells(row: str) -> Cells:
     return tuple(cell.strip().replace(r"\|", "|") for cell in _BAR.split(inner))
 
 
-def _blocks(text: str) -> Iterator[tuple[str, int]]:
-    """Table rows, headings, list items with the indented lines below them, and the runs of prose lines between these."""
+def split_blocks(text: str) -> Iterator[tuple[str, int]]:
+    """Table rows, headings, list items with the indented lines below them, and the runs of prose lines between these, each with its offset."""
     block_start: int | None = None
     in_item = False
     for match in _LINE.finditer(text):
@@ -173,7 +192,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[Unit]:
 
 
 def spell_out_rows(text: str, header: Cells = ()) -> str:
-    """The text with each table row as a sentence of "header: value" pairs, and without the header and the rule below it. `header` as in `split_units`.
+    """The text with each table row as a sentence of "header: value" pairs, and without headers, rules and empty rows. `header` as in `split_units`.
 
     >>> spell_out_rows("Fares.\\n\\n| Stop | Fare |\\n|---|---|\\n| Quay | 3 |\\n| Mill | 4 |\\n\\nEnd.")
     'Fares.\\n\\nStop: Quay; Fare: 3.\\nStop: Mill; Fare: 4.\\n\\nEnd.'
@@ -181,8 +200,9 @@ def spell_out_rows(text: str, header: Cells = ()) -> str:
     pieces, at = list[str](), 0
     for unit in split_units(text, header) if "|" in text else ():
         if unit.cells:
-            lines = text[at : unit.start].split("\n")
-            pieces += ["\n".join(line for line in lines if not is_row(line)), f"{unit.line}."]
+            lines = enumerate(text[at : unit.start].split("\n"))
+            others = "\n".join(line for number, line in lines if (at and number == 0) or not is_row(line))
+            pieces += [others, f"{unit.line}."]
         else:
             pieces.append(text[at : unit.end])
         at = unit.end

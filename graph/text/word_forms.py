@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,8 +17,15 @@ UNSPACED = (
 """Characters of scripts that put no space between words, for use inside [ ] of a regular expression."""
 MARKS = r"\u0300-\u036f\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06ed\u0900-\u0963\u0966-\u0dff"
 """Marks inside words that `re` does not count as letters (accents, points, Indic vowels). The ranges also contain Indic letters."""
+WORD_PART = rf"[^\W_{UNSPACED}]+(?:[{MARKS}]+[^\W_{UNSPACED}]*)*"
+"""A run of letters, digits and their marks in a script with spaces."""
+WORD = re.compile(rf"[{UNSPACED}]|{WORD_PART}")
+"""A word; in scripts without spaces, a character."""
 SENTENCE_ENDS = "。｡！？؟۔।॥"
 """Marks that end a sentence in scripts other than Latin."""
+CHARACTERS_PER_WORD = 2
+"""In unspaced scripts, this many characters count as a word."""
+UNSPACED_CHARACTER = re.compile(f"[{UNSPACED}]")
 _UNSPACED_RUN = re.compile(f"[{UNSPACED}]+")
 
 
@@ -28,6 +36,25 @@ def unspaced_runs(text: str) -> list[str]:
     ['東京', 'とうきょう']
     """
     return _UNSPACED_RUN.findall(text)
+
+
+def count_words(text: str) -> int:
+    """The number of words of a text; in scripts without spaces, CHARACTERS_PER_WORD characters count as one.
+
+    >>> count_words("It burned in 1911 [2]."), count_words("東京都 1868")
+    (5, 2)
+    """
+    spaced, characters = UNSPACED_CHARACTER.subn(" ", text)
+    return len(spaced.split()) + characters // CHARACTERS_PER_WORD
+
+
+def composed(text: str) -> str:
+    """A text with composed accents (NFC) and without soft hyphens, so that every encoding of a word is equal.
+
+    >>> composed("Jose\u0301 sailed the Lan\u00adtern.")
+    'José sailed the Lantern.'
+    """
+    return text if text.isascii() else unicodedata.normalize("NFC", text.replace("\u00ad", ""))
 
 
 def is_caseless(text: str) -> bool:
@@ -58,9 +85,13 @@ che da dal della di gli lo nel non per sono
 ao com da do dos em foi na não no os pelo
 aan dat de door een het niet op te van voor werd
 av att det ett för med och på som
+af blev ble eller er ikke jeg og til ved være
+bir bu çok daha gibi için ile olan olarak ve
 """
 FOREIGN_FUNCTION_WORDS = frozenset(_FOREIGN.split()) - FUNCTION_WORDS - {"no"}
-"""Function words of German, French, Spanish, Italian, Portuguese, Dutch and Swedish, without those that are English function words or “no”."""
+"""Function words of German, French, Spanish, Italian, Portuguese, Dutch, Swedish, Danish, Norwegian and Turkish, without English ones and “no”."""
+_IMPERATIVE = "compare describe explain find give list name say show summarise summarize tell"
+IMPERATIVES = frozenset(_IMPERATIVE.split())
 _NEGATORS = "not no never without neither nor none nobody nothing cannot hardly fail failed fails lack lacks lacked"
 NEGATORS = frozenset(_NEGATORS.split())
 _PAIRS = """
@@ -87,7 +118,7 @@ def _opposites() -> dict[str, frozenset[str]]:
 OPPOSITES = _opposites()
 """Maps a word to its opposites."""
 
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+(?:['’.,/-][^\W_{UNSPACED}]+)*")
+_WORD = re.compile(rf"[{UNSPACED}]|{WORD_PART}(?:['’.,/-]{WORD_PART})*")
 _ENDINGS = ("ing", "edly", "ed", "es", "ly", "s")
 _SHORTEST_STEM = 4
 _SHARED_LETTERS = 5
@@ -111,7 +142,7 @@ class Words:
         >>> Words.of("It was not Ada's ferry.").stems, Words.of("It was not Ada's ferry.").content
         (('it', 'was', 'not', 'ada', 'ferry'), (3, 4))
         """
-        words = tuple(match[0] for match in _WORD.finditer(text))
+        words = tuple(match[0] for match in _WORD.finditer(composed(text)))
         lower = tuple(word.lower().replace("’", "'") for word in words)
         negates = [word in NEGATORS or word.endswith("n't") for word in lower]
         return cls(

@@ -110,7 +110,7 @@ def _check_reachable(address: str) -> None:
         raise UserError(found, "HOST:PORT of a cluster", remedy)
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
-    except (OSError, OverflowError) as problem:
+    except (OSError, OverflowError, UnicodeError) as problem:
         found = f"--ray-address {address}: cannot be reached ({first_line(problem)})"
         raise UserError(found, "a running cluster", "start it with: ray start --head") from None
 

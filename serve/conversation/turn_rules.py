@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
-from graph.text.word_forms import MARKS, unspaced_runs
+from graph.text.word_forms import IMPERATIVES, MARKS, unspaced_runs
 
 Intent = Literal["question", "request", "remark"]
 
@@ -97,7 +97,6 @@ QUESTION_WORDS = _set("how what when where which who whom whose why")
 QUESTION_ADVERBS = _set("how when where why")
 """Question words that an auxiliary follows in a complete question."""
 AMOUNTS = _set("many much")
-IMPERATIVES = _set("compare describe explain find give list name say show summarise summarize tell")
 PREPOSITIONS = _set(
     "about after against as at before between by during for from in into near of on over since than through to under until with without"
 )

@@ -15,12 +15,14 @@ from graph.errors import UserError
 from graph.explain import Explanation, explain_passage, find_passage
 from graph.index.index import Index, open_index
 from graph.retrieve.hops import mode
+from graph.retrieve.modes.baselines import DEPTH
 from graph.retrieve.parts.passage_scores import score_alone
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import MODES
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Encoder
+from serve.show import show_explanation
 from tests.fakes import HashEncoder
 from tests.graph.hashed import build, query_of
 from tests.graph.retrieve.wordless import leave_words_out
@@ -92,6 +94,18 @@ def test_a_rank_is_reported_however_low_it_is(harbour: Index, monkeypatch: pytes
     assert [each.score for each in explanation.before] == pytest.approx(np.sort(cosines_P)[::-1][:3].tolist())
 
 
+@pytest.mark.long
+def test_a_low_rank_in_hybrid_is_that_of_the_usual_fusion(tmp_path: Path) -> None:
+    """`hybrid` fuses the first DEPTH passages of two rankings; deeper rankings would change the order."""
+    texts = [f"Crane {n % 7} lifts {n * n % 1009} crates in shed {n % 13}." for n in range(DEPTH + 100)]
+    index = build(tmp_path / "cranes", [Document(f"c{n:04}", "", text) for n, text in enumerate(texts)])
+    question = "Which crane lifts 5 crates in shed 3?"
+    fused = retrieve(index, question, RetrieveSettings(mode="hybrid", top_k=DEPTH)).passages
+    settings = RetrieveSettings(mode="hybrid")
+    deep = explain.search_deeper(index, retrieve(index, question, settings), fused[700].item.id, settings)
+    assert explain.position_in(deep, fused[700].item.id) == 700
+
+
 def test_a_passage_that_a_mode_does_not_find_has_no_rank(harbour: Index) -> None:
     """The petrel count contains no word of the question."""
     explanation = explanation_of(harbour, "Johanna Brandt retired", "petrel-count-final.md", mode="lexical")
@@ -125,6 +139,26 @@ def test_the_first_lead_to_a_passage_is_the_link_that_hops_followed(harbour: Ind
     path = explanation.standings[0].path
     words = "shares with the question: “founded”, “built”, “yard”"
     assert path == (f"“{lead.proposition}”", "mentions “Brandt Yard”", "and this is the document of that name", words)
+
+
+@pytest.mark.long
+def test_links_by_title_lead_only_to_the_best_passage_of_a_document(tmp_path: Path) -> None:
+    """Only passages that share a rare entity with another passage link to it, even if many passages mention the title, which is not rare."""
+    tarn = (
+        "Tarn is a village that ships sail to and from in summer. The Quill Mill burned in 1901 and was never rebuilt."
+    )
+    documents = [Document(f"ship{n}", "", f"Ship number {n} sails to Tarn.") for n in range(mode.MAX_MENTIONS)]
+    documents.append(Document("tarn", "Tarn", tarn))
+    question = "Which ship sails to Tarn?"
+    index = build(tmp_path / "plain", documents, max_passage_tokens=16)
+    best, other = (explain_passage(index, question, each.id, ALL_PASSAGES) for each in index.passages_of("tarn"))
+    assert best.leads[0].by_title and other.leads == () and other.own_rank > best.own_rank
+    shown = " ".join(show_explanation(other).split())
+    assert "- none: no other document shares a rare entity with it, and no link by title leads to it" in shown
+    documents.append(Document("mill", "", "Ida Brandt left the Quill Mill early."))
+    index = build(tmp_path / "shared", documents, max_passage_tokens=16)
+    other = explain_passage(index, question, index.passages_of("tarn")[1].id, ALL_PASSAGES)
+    assert [(lead.passage.source, lead.entity) for lead in other.leads] == [("mill", "Quill Mill")]
 
 
 def test_the_lift_of_words_is_their_contribution_to_the_score(harbour: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,11 @@ def test_every_kind_is_read_back_in_order_and_by_user(folder: Path) -> None:
     assert (folder / FEEDBACK).exists() is not has_database(folder)
 
 
+def test_a_question_with_nul_is_stored(folder: Path) -> None:
+    open_feedback(folder, LIMIT_BYTES).add(entry(Vote(YARD, "up"), question="Who\0 built it?"))
+    assert [each.question.replace("\ufffd", "\0") for each in read_feedback(folder)] == ["Who\0 built it?"]
+
+
 def test_feedback_beyond_the_limit_is_refused(folder: Path) -> None:
     store = open_feedback(folder, 100_000)
     with pytest.raises(FeedbackFull):

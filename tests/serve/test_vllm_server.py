@@ -110,7 +110,9 @@ def test_chat_answers_have_citations(server: tuple[Running, Any, SupervisedServe
         extra_body={"structured_outputs": {"choice": ["###Reason: so [1] [8]. ###Answer: the yard [2]"]}},
     )
     message = constrained.choices[0].message
-    assert message.content == "###Reason: so [1] [8]. ###Answer: the yard [2]", "a text that the client prescribes is not edited"
+    assert message.content == "###Reason: so [1] [8]. ###Answer: the yard [2]", (
+        "a text that the client prescribes is not edited"
+    )
     assert [each["number"] for each in message.model_extra["citations"]] == [1, 2]  # type: ignore[index]
 
 

@@ -19,7 +19,6 @@ from data_synth.dataset.write import SUMMARY, ledger_of, write_dataset
 from data_synth.responses.responses import PROMPTS_AT_ONCE, SampledTexts, sample_texts
 from data_synth.responses.rewards import RESPONSES, REWARDS, gold_reward
 from data_synth.rows import Dropped, ResponseRow, Sampling, response_to_json
-from data_synth.texts import count_words
 from graph.answer.prompt import NOT_FOUND, is_no_answer
 from graph.answer.template import prompt_ids
 from graph.errors import UserError
@@ -29,6 +28,7 @@ from graph.shared.ids import content_id
 from graph.shared.jsonl import read_jsonl, write_jsonl
 from graph.shared.progress import check_idle, note_progress, report_progress
 from graph.shared.runs import LOG
+from graph.text.word_forms import count_words
 from graph.types import LanguageModel, OpenModel
 from train.model.load import load_tokenizer
 from train.preference.groups import combine_rewards, nonzero_weights

@@ -9,6 +9,8 @@ from zipfile import BadZipFile, ZipFile
 from graph.documents.parse.formats import MAX_PARTS, MAX_UNPACKED_BYTES, MIB
 from graph.errors import UserError
 
+MC = "{http://schemas.openxmlformats.org/markup-compatibility/2006}"
+"""The XML namespace of alternative contents in Office files."""
 OLE = bytes.fromhex("d0cf11e0a1b11ae1")
 """The first bytes of Office files that are encrypted or older than .docx."""
 _XML = (".xml", ".rels", ".vml")

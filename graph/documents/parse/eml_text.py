@@ -1,5 +1,6 @@
 """An e-mail message: its headers, its body, the names of its attachments, and attached messages."""
 
+import codecs
 from collections.abc import Iterator
 from contextlib import suppress
 from email import message_from_bytes
@@ -13,6 +14,15 @@ from graph.documents.parse.plain import check_count, join_blocks
 
 HEADERS = ("From", "To", "Cc", "Date", "Subject")
 TEXTS = ("text/plain", "text/html")
+SUPERSETS = {
+    "ascii": "cp1252",
+    "iso8859-1": "cp1252",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "shift_jis": "cp932",
+    "euc_kr": "cp949",
+}
+"""The encodings that browsers use instead of the declared ones, because many texts contain characters that only these have (WHATWG, Encoding)."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -55,7 +65,11 @@ def _content(part: MIMEPart) -> str:
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
     try:
-        return data.decode(part.get_content_charset("utf-8"), "replace")
+        declared = codecs.lookup(part.get_content_charset("utf-8")).name
+        if declared == "ascii":
+            with suppress(UnicodeDecodeError):
+                return data.decode()
+        return data.decode(SUPERSETS.get(declared, declared), "replace")
     except LookupError:
         return data.decode("utf-8", "replace")
 

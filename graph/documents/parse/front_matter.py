@@ -13,6 +13,14 @@ from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import decode_text, title_of
 
 _BLOCK = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n(.{0,65536}?\n)\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+TYPES = {
+    "null": "~|null|Null|NULL|",
+    "bool": "true|True|TRUE|false|False|FALSE",
+    "int": "0|-?[1-9][0-9]{0,17}",
+    "float": r"-?(?:0|[1-9][0-9]{0,17})\.[0-9]{1,18}",
+    "merge": "<<",
+}
+"""The YAML types other than text, and their scalars. YAML 1.1 reads 12:30 as 750, 012 as 10 and no as false."""
 RENAMED = {"source": "origin"}
 """Keys that are stored under another name: `source` is the name of the document itself. If both keys occur, their values form one list."""
 
@@ -38,10 +46,24 @@ def read(data: bytes, file: str) -> ParsedFile:
     return ParsedFile(str(title) or title_of(body), body, values)
 
 
+class _Loader(yaml.SafeLoader):
+    yaml_implicit_resolvers = {  # noqa: RUF012
+        None: [(f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{scalars})\Z")) for name, scalars in TYPES.items()]
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """The mapping; versions are texts, because 1.10 is not 1.1."""
+        for key, value in node.value:
+            if "version" in str(key.value).lower():
+                for each in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    each.tag = each.tag.replace(":float", ":str")
+        return super().construct_mapping(node, deep)
+
+
 def _fields(fence: str, block: str) -> dict[str, Any]:
     """The keys of a block that have a value, with their values; {} if the block is not valid TOML (after a fence of +++) or YAML."""
     try:
-        fields = tomllib.loads(block) if fence == "+++" else yaml.safe_load(block)
+        fields = tomllib.loads(block) if fence == "+++" else _Loader(block).get_single_data()
         if not isinstance(fields, dict):
             return {}
         return {str(key): _value(value) for key, value in fields.items() if value is not None and value != ""}

@@ -5,12 +5,25 @@ or of `<b></i>` takes them minutes). Attributes are searched, not parsed; a tag 
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 from html import unescape
 from typing import Literal, NamedTuple
 
 from graph.documents.parse.formats import ParsedFile
-from graph.documents.parse.plain import GAP, TABLE_GAP, decode_text, table_row
+from graph.documents.parse.plain import (
+    APART,
+    GAP,
+    LOWERED,
+    MAX_REPEATED,
+    PART,
+    PART_END,
+    RAISED,
+    TABLE_GAP,
+    decode_text,
+    resolve_marks,
+    table_row,
+)
 
 Kind = Literal["start", "end", "text"]
 
@@ -96,13 +109,15 @@ HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 BLOCKS = (
     *("p", "div", "section", "article", "ul", "ol", "table", *HEADINGS, "header", "footer", "main", "nav", "aside"),
     *("blockquote", "pre", "dl", "dt", "dd", "figure", "figcaption", "caption", "address", "form", "fieldset", "hr"),
+    *("details", "summary", "legend", "center"),
 )
 MAIN = ("main", "article")
 """Elements that may have their own footer."""
 BOILERPLATE = ("nav", "dialog")
 """Elements outside the main text, besides the page's footer."""
 _ROLES = re.compile(r"""\srole\s*=\s*["']?(?:navigation|contentinfo|dialog|alertdialog|search)\b""", re.IGNORECASE)
-_NAMES = re.compile(r"""\s(?:class|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
+_NAMES = re.compile(r"""\s(class|id)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""", re.IGNORECASE)
+_HEADING_STARTS = re.compile(r"<h[1-6][^<>]*>([^<]*)", re.IGNORECASE)
 _BOILERPLATE_NAME = re.compile(
     r"(?<![a-z])(?:cookies?|consent|gdpr|breadcrumbs?|navbar|navigation|sitemap|skip-?link|site-?footer|page-?footer)(?![a-z])",
     re.IGNORECASE,
@@ -113,14 +128,14 @@ _MIN_MAIN_SHARE = 0.5
 _SPAN = re.compile(r"""\s(colspan|rowspan)\s*=\s*["']?\s*(\d{1,5})""", re.IGNORECASE)
 _MAX_COLUMNS = 100
 """The maximum number of columns that a cell spans."""
-_MAX_REPEATED = 1 << 20
-"""The maximum number of characters of a page that are repeated in spanned rows and columns."""
 _TABLE_EDGE = "\0"
 """A line where a table starts or ends; it occurs in no page."""
 _TABLE_EDGES = re.compile(rf"\n*{_TABLE_EDGE}[\n{_TABLE_EDGE}]*")
 _BETWEEN_TABLES = re.compile(rf"(?<=\|){_TABLE_EDGES.pattern}(?=\| )")
-GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n"}
+GAPS = {**dict.fromkeys(BLOCKS, "\n\n"), "li": "\n", "br": "\n", "option": "\n"}
 """The text that replaces the start and the end of an element; inline elements have none."""
+_MARKS = {"sup": (RAISED, LOWERED), "mn": ("", APART)}
+"""The marks at the start and end of an element: a superscript, or a number in an equation."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -148,7 +163,8 @@ def main_text(markup: str) -> ParsedFile:
     Only elements are used if roles and names would remove more than half of the remaining words; all text stays if elements would remove
     everything. If boilerplate recognised in one of these ways has no end tag, nothing is removed in that way.
     """
-    pages = _collect(markup, [_Page(), _Page(_by_element), _Page(_by_name)])
+    by_name_in_page = partial(_by_name, slugs={_slug(heading) for heading in _HEADING_STARTS.findall(markup)})
+    pages = _collect(markup, [_Page(), _Page(_by_element), _Page(by_name_in_page)])
     whole, by_element, by_name = (page.parsed() for page in pages)
     if pages[1].is_open or not by_element.text:
         by_element = whole
@@ -175,14 +191,30 @@ def _by_element(token: Token, in_main: bool) -> bool:
     return token.value in BOILERPLATE or (token.value == "footer" and not in_main)
 
 
-def _by_name(token: Token, in_main: bool) -> bool:
-    """Whether a start tag begins boilerplate, by its element, role, classes or id."""
+def _slug(heading: str) -> str:
+    """The id that programs make from a heading.
+
+    >>> _slug("Cookies & consent")
+    'cookies-consent'
+    """
+    return "-".join(re.findall(r"\w+", heading.lower()))
+
+
+def _by_name(token: Token, in_main: bool, slugs: Container[str]) -> bool:
+    """Whether a start tag begins boilerplate, by its element, role, classes or id.
+
+    In <main> and <article>, and on sections and headings, an id of one word or one made from a heading (`slugs`) may name the subject, so it is ignored.
+    """
     if _by_element(token, in_main):
         return True
     if token.value not in (*BLOCKS, "a") or token.value in (*MAIN, "hr") or "=" not in token.tag:
         return False
-    names = (" ".join(groups) for groups in _NAMES.findall(token.tag))
-    return bool(_ROLES.search(token.tag)) or any(map(_BOILERPLATE_NAME.search, names))
+    may_be_heading = in_main or token.value in ("section", *HEADINGS)
+    names = ((key.lower() == "id", "".join(name)) for key, *name in _NAMES.findall(token.tag))
+    return bool(_ROLES.search(token.tag)) or any(
+        _BOILERPLATE_NAME.search(name) and not (is_id and may_be_heading and (name.isalpha() or name.lower() in slugs))
+        for is_id, name in names
+    )
 
 
 class _Page:
@@ -198,14 +230,16 @@ class _Page:
         self._invisible: Counter[str] = Counter()
         self._rows: list[_Row] = []
         """The current row of each open table, outermost first."""
-        self._repeatable = _MAX_REPEATED
+        self._repeatable = MAX_REPEATED
+        self._depths: list[int] = []
+        """The number of open elements in each open fraction, outermost first."""
 
     def parsed(self) -> ParsedFile:
         """The title and the text, with empty lines collapsed."""
-        lines = [" ".join(line.split()) for line in "".join(self.pieces).splitlines()]
+        lines = [" ".join(line.split()) for line in resolve_marks("".join(self.pieces)).splitlines()]
         text = "\n".join(line for line, before in zip(lines, ["", *lines], strict=False) if line or before)
         text = _TABLE_EDGES.sub(GAP, _BETWEEN_TABLES.sub(TABLE_GAP, text)).strip()
-        return ParsedFile(self.title.text or self.heading.text, text)
+        return ParsedFile(self.title.text or resolve_marks(self.heading.text), text)
 
     def start(self, token: Token) -> None:
         tag = token.value
@@ -227,7 +261,10 @@ class _Page:
             self.heading.open()
         elif tag in ("table", "tr", "td", "th"):
             self._start_table_part(token)
+        self._start_fraction_part(token)
         self._gap(tag)
+        if tag in _MARKS:
+            self._put(_MARKS[tag][0])
 
     def end(self, tag: str) -> None:
         if self._invisible[tag]:
@@ -249,6 +286,9 @@ class _Page:
                 self._rows.pop()
                 self.pieces.append(f"\n{_TABLE_EDGE}\n")
         self._gap(tag)
+        if tag in _MARKS:
+            self._put(_MARKS[tag][1])
+        self._end_fraction_part(tag)
 
     def text(self, text: str) -> None:
         if self._hidden():
@@ -289,6 +329,27 @@ class _Page:
         self._repeatable -= repeated
         if is_filled:
             self.pieces.append(f"\n{table_row(texts)}\n")
+
+    def _start_fraction_part(self, token: Token) -> None:
+        if token.value == "math":
+            self._depths = []
+        elif self._depths and not token.tag.endswith("/>"):
+            if not self._depths[-1]:
+                self._put(PART)
+            self._depths[-1] += 1
+        if token.value == "mfrac":
+            self._put(APART)
+            self._depths.append(0)
+
+    def _end_fraction_part(self, tag: str) -> None:
+        if tag == "math":
+            self._depths = []
+        if tag == "mfrac" and self._depths:
+            self._depths.pop()
+        if self._depths:
+            self._depths[-1] -= 1
+            if not self._depths[-1]:
+                self._put(PART_END)
 
     def _gap(self, tag: str) -> None:
         if tag in GAPS:

@@ -16,12 +16,20 @@ def read(data: bytes, file: str) -> ParsedFile:
     if cells is None:
         raise UserError(f"{file}: not a notebook", "a JSON object with cells", "repair or remove it")
     check_count(len(cells), "cells", file)
-    properties = notebook.get("metadata", {})
-    language = properties.get("kernelspec", {}).get("language") or properties.get("language_info", {}).get("name", "")
+    properties = _mapping(notebook, "metadata")
+    kernel, info = _mapping(properties, "kernelspec"), _mapping(properties, "language_info")
+    language = kernel.get("language") or info.get("name", "")
     blocks = [block for cell in cells for block in _blocks(cell, language)]
     heading = next((title_of(block) for block in blocks if block.startswith("#")), "")
     metadata = {"language": language} if language else {}
-    return ParsedFile(properties.get("title") or heading, join_blocks(blocks), metadata)
+    title = properties.get("title")
+    return ParsedFile((title if isinstance(title, str) else "") or heading, join_blocks(blocks), metadata)
+
+
+def _mapping(parent: dict[str, Any], key: str) -> dict[str, Any]:
+    """The mapping under a key; {} if there is none."""
+    value = parent.get(key)
+    return value if isinstance(value, dict) else {}
 
 
 def _cells(notebook: dict[str, Any]) -> list[Any] | None:

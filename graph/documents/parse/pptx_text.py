@@ -5,10 +5,14 @@ from io import BytesIO
 from typing import Any
 
 from pptx import Presentation
+from pptx.oxml.ns import qn
 
-from graph.documents.parse.archive import check_office
+from graph.documents.parse.archive import MC, check_office
 from graph.documents.parse.formats import ParsedFile
 from graph.documents.parse.plain import check_count, join_blocks, table_row, with_pages
+
+SHAPES = {qn(f"p:{name}") for name in ("sp", "grpSp", "graphicFrame", "pic", "cxnSp")}
+"""The elements that python-pptx reads as shapes."""
 
 
 def read(data: bytes, file: str) -> ParsedFile:
@@ -23,7 +27,11 @@ def read(data: bytes, file: str) -> ParsedFile:
 
 
 def _slide(slide: Any) -> tuple[str, str]:
-    """A slide's title, or "", and its text."""
+    """A slide's title, or "", and its text. Of alternative shapes, which python-pptx leaves out, the first that it can read are read."""
+    for alternatives in list(slide.shapes.element.iter(f"{MC}AlternateContent")):
+        choices = ([shape for shape in choice if shape.tag in SHAPES] for choice in alternatives)
+        for shape in next(filter(None, choices), ()):
+            alternatives.addprevious(shape)
     title = slide.shapes.title
     heading = " ".join(title.text_frame.text.split()) if title is not None else ""
     others = (shape for shape in slide.shapes if title is None or shape.shape_id != title.shape_id)

@@ -3,8 +3,8 @@
 A question about the builder of Port Ellery's ferry names the ferry; only the ferry's passage names the builder. So:
 1. Every passage gets its own score (parts/passage_scores.py): the mean of its similarity and that of its best proposition, raised if it contains
    words of the question or if the question names its document.
-2. Links lead from the best passages, the seeds, to documents whose title is an entity that a seed mentions, and to propositions that share
-   a rare entity with a seed.
+2. Links lead from the best passages, the seeds, to documents whose title is an entity that a seed mentions (unless many documents have that
+   title), and to propositions that share a rare entity with a seed.
 3. A link through a shared entity scores higher if the passage that it leads to contains words of the question, and higher still if the title of
    that passage's document combines the entity with words of the question.
 4. A passage ranks by its own score or by its best link's, whichever is higher. A trained hop, if there is one, then reranks the passages by its log odds.
@@ -15,6 +15,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 from scipy.special import expit
 
 from graph.index.index import Index
@@ -41,6 +43,8 @@ RARITY_LOSS = 0.05
 """A link through a shared entity loses MENTION_LOSS, and this much times the logarithm of the number of propositions with that entity."""
 MAX_MENTIONS = 150
 """Entities in more propositions than this link almost everything, so no link goes through them, except by title."""
+MAX_NAMESAKES = 150
+"""An entity that names more documents than this identifies none of them, so no link by title goes through it."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +70,18 @@ def links_from(scores: Scores, seeds_S: Ints) -> Links:
     scores.add_propositions(proposition_X)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, proposition_X)
     seed_X, proposition_X = seeds_S[seed_X[from_X]], proposition_X[from_X]
-    named_U = np.unique(expand_rows(data.entity_document_EU, entity_X)[1])
+    few_X = names_few(data.entity_document_EU, entity_X)
+    named_U = np.unique(expand_rows(data.entity_document_EU, entity_X[few_X])[1])
     scores.add_passages(passages_in(data.passage_document_P, named_U.tolist()))
-    titled = _title_links(scores, seed_X, proposition_X, entity_X)
+    titled = _title_links(scores, seed_X[few_X], proposition_X[few_X], entity_X[few_X])
     shared = _mention_links(scores, seed_X, proposition_X, entity_X)
     scores.add_passages(shared.to_passage_X)
     return Links(*(np.concatenate(both) for both in zip(vars(titled).values(), vars(shared).values(), strict=True)))
+
+
+def names_few(entity_document_EU: sp.csr_array, entity_X: Ints) -> NDArray[np.bool_]:
+    """Whether each entity names at most MAX_NAMESAKES documents: [X]."""
+    return np.asarray(entries_in(entity_document_EU, entity_X) <= MAX_NAMESAKES)
 
 
 def raise_by_words(links: Links, lift_P: Floats) -> Links:

@@ -13,9 +13,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from graph.errors import UserError
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity, normalised_similarity_to, pair_similarity
-from graph.retrieve.hops.mode import find_links, reach
+from graph.models.encoder import find_model
+from graph.retrieve.hops.mode import find_links, names_few, reach
+from graph.retrieve.hops.trained_hop import HOP_FILE
 from graph.retrieve.parts.mentions import keywords_of, named_documents
 from graph.retrieve.parts.passage_scores import (
     NOT_SCORED,
@@ -47,11 +50,12 @@ def pair_scores(similarity_n: Floats, near_S: Floats, similarity_nS: Floats, sha
 
 
 def named_by_seeds(index: Index, seeds_S: Ints, near_S: Floats) -> Floats:
-    """For each passage, the highest similarity of a seed in another document that names the passage's document; 0 without one: [P]."""
+    """For each passage, the highest similarity of a seed in another document that names the passage's document and few others; 0 without one: [P]."""
     data, documents = index.data, len(index.data.document_sources)
     from_X, entity_X = expand_rows(data.proposition_entity_NE, seeds_S)
-    pair_X, document_X = expand_rows(data.entity_document_EU, entity_X)
-    from_X = from_X[pair_X]
+    few_X = names_few(data.entity_document_EU, entity_X)
+    pair_X, document_X = expand_rows(data.entity_document_EU, entity_X[few_X])
+    from_X = from_X[few_X][pair_X]
     occurrence_X, passage_X = expand_rows(index.proposition_passage_NP, seeds_S)
     own_X = occurrence_X * documents + data.passage_document_P[passage_X]
     elsewhere_X = ~np.isin(from_X * documents + document_X, own_X)
@@ -272,8 +276,14 @@ def save_selector(folder: Path, classifier: Classifier) -> None:
 
 
 def open_selector(spec: str) -> Classifier:
-    """The selector in a folder or on the hub, cached until its file changes; UserError if there is none."""
-    file = trained_file(spec, "selector", SELECTOR_FILE)
+    """The selector in a folder or on the hub, cached until its file changes; UserError if there is none, also for the folder of a hop."""
+    file = find_model(spec, "selector") / SELECTOR_FILE
+    if not file.is_file():
+        if file.with_name(HOP_FILE).is_file():
+            found = f"selector {spec!r}: a hop, which only mode hops uses"
+            remedy = "use it in mode hops, or train one with --size light"
+            raise UserError(found, f"a folder with {SELECTOR_FILE}", remedy)
+        trained_file(spec, "selector", SELECTOR_FILE)
     return _load_selector(file, file.stat().st_mtime_ns)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from graph.index.index import Index
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import first_passages, nearest, passages_at, top_rows
+from graph.retrieve.parts.ranking import nearest, passage_of_each, passages_at, top_rows
 from graph.retrieve.parts.words import best_terms, describe_terms, known_terms, word_scores
 from graph.text.bm25 import terms_of
 from graph.types import Evidence, Floats, Ints, Scored, Trace
@@ -24,10 +24,10 @@ def retrieve_dense(index: Index, query: Query, settings: RetrieveSettings) -> Ev
 
 
 def retrieve_naive(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k propositions and their passages, each passage ranked by the best of its propositions."""
+    """Top k propositions and the first passage of each, ranked by the best of its propositions."""
     rows, cosines = nearest(index.data.proposition_vectors_ND, query.vector_D, settings.top_k)
     score_of = dict(zip(rows.tolist(), cosines.tolist(), strict=True))
-    best = first_passages(index, rows)
+    best = passage_of_each(index, rows)
     return Evidence(
         query=query.text,
         passages=tuple(Scored(index.passage(passage), score_of[row]) for passage, row in best),

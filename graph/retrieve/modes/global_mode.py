@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from pydantic import Field
 
+from graph.answer.prompt import is_no_answer
 from graph.errors import ModelUnavailable
 from graph.hierarchy.communities import NestedCommunities, nested_communities
 from graph.index.index import Index
@@ -65,19 +66,23 @@ def collect_anchors(
 
     After ModelUnavailable, `anchors` contains the anchors of the finished rounds.
     """
-    with ThreadPoolExecutor(max_workers=BREADTH) as threads:
-        with queries_of_threads(questions) as thread_queries:
-            visits = list(threads.map(lambda question: _visit_nearest(index, question, select), thread_queries))
-        while pool := _add_visits(anchors, visits):
-            if len(anchors.rows) >= MIN_ANCHORS or len(anchors.per_round) > MAX_ROUNDS:
-                return
-            queries_nD = refine_queries(index, pool, visits)
-            rows_n = np.array(pool, np.int64)
-            parts = partition(index, rows_n, BREADTH)
-            explore = partial(_visit_by_walk, index, select, settings, np.array(anchors.rows, np.int64))
-            with queries_of_threads([start] * len(parts)) as thread_queries:
-                seeds, queries = [rows_n[part] for part in parts], [queries_nD[part] for part in parts]
-                visits = list(threads.map(explore, thread_queries, seeds, queries))
+    _ = index.bipartite_chain  # Each thread would compute it.
+    visits = _in_threads(partial(_visit_nearest, index, select), questions)
+    while pool := _add_visits(anchors, visits):
+        if len(anchors.rows) >= MIN_ANCHORS or len(anchors.per_round) > MAX_ROUNDS:
+            return
+        queries_nD = refine_queries(index, pool, visits)
+        rows_n = np.array(pool, np.int64)
+        parts = partition(index, rows_n, BREADTH)
+        explore = partial(_visit_by_walk, index, select, settings, np.array(anchors.rows, np.int64))
+        seeds, queries = [rows_n[part] for part in parts], [queries_nD[part] for part in parts]
+        visits = _in_threads(explore, [start] * len(parts), seeds, queries)
+
+
+def _in_threads(visit: Callable[..., Visit], queries: Sequence[Query], *parts: Sequence[Ints | Floats]) -> list[Visit]:
+    """`visit` of each query and its parts, in parallel threads. All calls of the model are counted, even if one fails; of the durations, only the longest."""
+    with queries_of_threads(queries) as thread_queries, ThreadPoolExecutor(max_workers=BREADTH) as threads:
+        return list(threads.map(visit, thread_queries, *parts))
 
 
 @contextmanager
@@ -113,7 +118,7 @@ def partition(index: Index, rows_n: Ints, count: int) -> list[Ints]:
     return [part for part in np.array_split(order, min(count, len(rows_n))) if len(part)]
 
 
-def _visit_nearest(index: Index, question: Query, select: Select) -> Visit:
+def _visit_nearest(index: Index, select: Select, question: Query) -> Visit:
     """The propositions nearest to a question, pruned by the selector."""
     near, _ = nearest(index.data.proposition_vectors_ND, question.vector_D, SUGGESTED)
     selected = select(index, question, near)
@@ -328,9 +333,9 @@ def contributions(
     prompts = [list_statements(query.text, [texts[row] for row in community.propositions]) for community in communities]
     replies = query.model.ask(Contribution, read_prompt("graph/facet.txt"), prompts, MAX_REPLY_TOKENS)
     pairs = [
-        (Finding(query.text, as_one_line(reply.answer), _passage_ids(index, community), reply.score / 100), community)
+        (Finding(query.text, answer, _passage_ids(index, community), reply.score / 100), community)
         for reply, community in zip(replies, communities, strict=True)
-        if reply is not None and reply.score > 0 and as_one_line(reply.answer)
+        if reply is not None and reply.score > 0 and not is_no_answer(answer := as_one_line(reply.answer))
     ]
     return sorted(pairs, key=lambda pair: -pair[0].score)
 

@@ -5,7 +5,7 @@ similarity of the question to the mean of its propositions' unit vectors, which 
 scale.
 
 Legend: P passages, N propositions, E entities, V vertices (entities, then passages), k passages or propositions chosen for this query,
-m entities of the chosen passages, R pairs of a chosen proposition and an entity, L propositions of a path, D dimensions.
+F paths of the beam, m entities of the chosen passages, R pairs of a chosen proposition and an entity, L propositions of a path, D dimensions.
 """
 
 from dataclasses import dataclass
@@ -81,15 +81,15 @@ def beam_search(index: Index, propositions_k: Ints, scores_N: Floats) -> list[Pa
     """All paths of up to MAX_PATH propositions that were in the beam, best first, ties by rows."""
     vectors_kD = index.data.proposition_vectors_ND[propositions_k]
     scores_k, usual = scores_N[propositions_k], usual_cosine(index)
-    near_kk = neighbours(index, propositions_k)
+    named_kE = sp.csr_array(index.data.proposition_entity_NE[propositions_k, :])
     starts = top_rows(scores_k, BEAM_WIDTH).tolist()
     beam = [Path((position,), float(scores_k[position])) for position in starts]
     paths = list(beam)
     for _ in range(MAX_PATH - 1):
         extended: dict[tuple[int, ...], Path] = {}
-        for path in beam:
-            last = path.propositions[-1]
-            linked = set(near_kk.indices[near_kk.indptr[last] : near_kk.indptr[last + 1]].tolist())
+        near_Fk = neighbours(index, named_kE, np.array([path.propositions[-1] for path in beam], np.int64))
+        for row, path in enumerate(beam):
+            linked = set(near_Fk.indices[near_Fk.indptr[row] : near_Fk.indptr[row + 1]].tolist())
             for position in sorted((linked | set(starts[:RESTARTS])) - set(path.propositions)):
                 longer = (*path.propositions, position)
                 extended[longer] = Path(longer, path_score(vectors_kD[list(longer)], scores_k[list(longer)], usual))
@@ -116,15 +116,13 @@ def path_score(vectors_LD: Floats, scores_L: Floats, usual: float) -> float:
     return float(scores_L.sum() / np.sqrt(square_of_sum(square, float(len(scores_L)), usual)))
 
 
-def neighbours(index: Index, propositions_k: Ints) -> sp.csr_array:
-    """CSR[k, k]: which of the chosen propositions share an entity, or a synonym of one."""
-    named_kE = sp.csr_array(index.data.proposition_entity_NE[propositions_k, :])
-    widened_kE = named_kE + named_kE @ index.data.synonym_EE
-    shared_kk = sp.csr_array(widened_kE @ named_kE.T)
-    shared_kk.setdiag(0)
-    shared_kk.eliminate_zeros()
-    shared_kk.sort_indices()
-    return shared_kk
+def neighbours(index: Index, named_kE: sp.csr_array, last_F: Ints) -> sp.csr_array:
+    """CSR[F, k]: which of the chosen propositions share an entity, or a synonym of one, with those at the positions `last_F`; each also with itself.
+
+    `named_kE` contains the entities of the chosen propositions.
+    """
+    named_FE = named_kE[last_F, :]
+    return sp.csr_array((named_FE + named_FE @ index.data.synonym_EE) @ named_kE.T)
 
 
 def exploit(

@@ -24,9 +24,10 @@ from graph.retrieve.modes.hierarchy import node_scores, nodes_in
 from graph.retrieve.modes.paths import min_max
 from graph.retrieve.parts.query import Caller, Query, RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
+from graph.text.bm25 import content_terms, terms_of
 from graph.text.prompting import quote, read_prompt
 from graph.text.replies import ReplyModel, Sentence, as_one_line, at_most, number_up_to, sound_items
-from graph.text.word_forms import is_name
+from graph.text.word_forms import is_caseless, is_name
 from graph.types import Evidence, Excerpt, Finding, Floats, Ints, Trace
 
 MAX_SUB_QUESTIONS = 8
@@ -99,18 +100,25 @@ def fill_placeholders(text: str, answers: Mapping[int, str]) -> str:
 
 def names_nothing(text: str, question: str) -> bool:
     """Whether a sub-question of `question` cannot be searched for alone, such as "Who directed the film?": it has no placeholder, and no name or
-    number, though the question has some (`is_name`, from the second word on).
+    number, though the question has some (`is_name`, from the second word on; as the first word of `text`, a name from the question or its first word if this is a
+    capitalised content word). False in scripts without case.
 
     >>> names_nothing("Which film is older?", "Which is older, Ogro or Jaws?"), names_nothing("When was Ogro made?", "Which is older, Ogro or Jaws?")
     (True, False)
     >>> names_nothing("When was {1} made?", "Is Ogro older?"), names_nothing("Who wrote it?", "who wrote the book on kelp?")
     (False, False)
+    >>> names_nothing("Jaws came out when?", "Jaws or Ogro: which is older?"), names_nothing("監督は誰ですか", "1975年の Jaws の監督は誰ですか")
+    (False, False)
     """
-    return not placeholders_of(text) and not _has_name(text) and _has_name(question)
+    if placeholders_of(text) or is_caseless(text) or is_caseless(question):
+        return False
+    names = content_terms(" ".join(filter(is_name, question.split())))
+    opens_with_name = not set(terms_of(text)[:1]).isdisjoint(names)
+    return bool(_names_in(question)) and not opens_with_name and not _names_in(text)
 
 
-def _has_name(text: str) -> bool:
-    return any(map(is_name, text.split()[1:]))
+def _names_in(text: str) -> list[str]:
+    return [word for word in text.split()[1:] if is_name(word)]
 
 
 def placeholders_of(text: str) -> list[str]:
@@ -222,7 +230,10 @@ class PlanRun:
 def answer_level(
     index: Index, model: Caller, level: Mapping[int, SubQuestion], settings: RetrieveSettings, run: PlanRun
 ) -> None:
-    """Search with the sub-questions of a level (by number) whose dependencies are answered; request the answers in one batch. Raises ModelUnavailable."""
+    """Search with the sub-questions of a level (by number) whose dependencies are answered; request the answers in one batch, one for equal sub-questions.
+
+    Raises ModelUnavailable.
+    """
     ready: dict[int, SubQuestion] = {}
     for number, step in level.items():
         if missing := [f"{{{each}}}" for each in step.depends_on if each not in run.findings]:
@@ -231,7 +242,8 @@ def answer_level(
             ready[number] = step
     if not ready:
         return
-    queries = [_fill(step, run) for step in ready.values()]
+    query_of = {number: _fill(step, run) for number, step in ready.items()}
+    queries = list(dict.fromkeys(query_of.values()))
     found = search_all(index, queries, settings)
     run.found |= found
     budget = token_budget(settings.max_context_tokens, model.count_tokens)
@@ -242,8 +254,12 @@ def answer_level(
         answer_messages(query.text, excerpts)[1].content for query, excerpts in zip(queries, contexts, strict=True)
     ]
     replies = model.ask(Resolution, read_prompt("graph/resolve.txt"), prompts, MAX_ANSWER_TOKENS)
-    for number, query, excerpts, reply in zip(ready, queries, contexts, replies, strict=True):
-        outcome = judge_reply(reply, query.text, excerpts)
+    outcomes = {
+        query: judge_reply(reply, query.text, excerpts)
+        for query, excerpts, reply in zip(queries, contexts, replies, strict=True)
+    }
+    for number, query in query_of.items():
+        outcome = outcomes[query]
         if isinstance(outcome, Finding):
             run.findings[number] = outcome
             run.steps.append(f"{{{number}}} {query.text} → {outcome.answer}")
@@ -307,7 +323,7 @@ def retrieve_plan(index: Index, query: Query, settings: RetrieveSettings) -> Evi
         passages=passages,
         summaries=summaries,
         paths=tuple(describe_path(int(row), lists) for row in rows if row < len(index.data.passage_ids)),
-        findings=tuple(run.findings.values()),
+        findings=tuple(dict.fromkeys(run.findings.values())),
         trace=trace,
     )
 
@@ -331,7 +347,9 @@ def make_plan(model: Caller, run: PlanRun) -> list[dict[int, SubQuestion]]:
         run.steps.append("the plan does not split the question; searching with the whole question")
         return []
     run.steps.append(f"{len(steps)} sub-questions in {len(levels)} levels")
-    run.steps += [f"{{{number}}} skipped: “{steps[number].text}” names nothing" for number in sorted(unnamed)]
+    run.steps += [
+        f"{{{number}}} skipped: “{as_one_line(steps[number].text)}” names nothing" for number in sorted(unnamed)
+    ]
     return [{number: steps[number] for number in level if number not in unnamed} for level in levels]
 
 

@@ -22,7 +22,14 @@ from graph.retrieve.parts.diversity import diverse_rows
 from graph.retrieve.parts.mentions import keyword_propositions, keywords_of
 from graph.retrieve.parts.passage_scores import score_all_propositions, scores_without_words
 from graph.retrieve.parts.query import Query, RetrieveSettings
-from graph.retrieve.parts.ranking import entries_in, expand_rows, first_passages, top_rows, worth_of_propositions
+from graph.retrieve.parts.ranking import (
+    entries_in,
+    expand_rows,
+    first_passages,
+    passage_of_each,
+    top_rows,
+    worth_of_propositions,
+)
 from graph.store.columns.moved import ranges
 from graph.store.vectors import Matrix
 from graph.types import Evidence, Floats, Ints, Scored, Trace
@@ -138,7 +145,7 @@ STEP_LOSS = 0.1
 
 
 def retrieve_statements(index: Index, query: Query, settings: RetrieveSettings) -> Evidence:
-    """Top k passages (or propositions), each with the path of propositions to it."""
+    """Top k passages, each with the path of propositions to it; or top k propositions, with the first passage of each."""
     similarity_N = score_all_propositions(index, query.vector_D)
     worth_N = worth_of_statements(index, query, similarity_N)
     keywords = keywords_of(index, query.text)
@@ -204,7 +211,7 @@ def rank_statements(
     distinct = order[diverse_rows([data.proposition_texts[row] for row in order])]
     if settings.unit == "propositions":
         listed = distinct[: settings.top_k]
-        passages = first_passages(index, listed)
+        passages = passage_of_each(index, listed)
     else:
         listed = distinct[:0]
         passages = first_passages(index, distinct)[: settings.top_k]

@@ -48,9 +48,9 @@ def judge_by_worth(worth_N: Floats, steps_FL: Ints, path_X: Ints, next_X: Ints) 
 
 
 def topic_blocks(index: Index) -> sp.csr_array:
-    """The propositions of each topic that has any, or of each document if the index has no topics: CSR[K, N] of ones."""
+    """The propositions of each topic that has any, or of each document if no topic has: CSR[K, N] of ones."""
     data = index.data
-    if len(data.topic_ids):
+    if data.topic_proposition_KN.nnz:
         block = data.topic_proposition_KN.copy()
     else:
         passages, documents = len(data.passage_ids), len(data.document_sources)

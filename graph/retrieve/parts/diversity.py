@@ -18,8 +18,11 @@ THRESHOLD = 0.005
 """τ: two statements with the same distinctive words both remain if the distance of their vectors (1 − cosine) is at least this."""
 SIGN = r"!=|[^\w\s.,:;?!…'\"`‘’“”„«»()\[\]{}/–—、，。؟،؛।-]"
 """A sign: any character that belongs neither to a word nor to punctuation, such as ≥, +, or a vowel sign that `re` does not count as part of a word."""
-_TOKEN = re.compile(rf"[-−+]?[$€£¥]?\d+(?:[.,:/]\d+)*(?:\s?[%°])?|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+|{SIGN}")
-"""A number, a word, or a sign."""
+_NUMBER = r"(?:(?<![\w%°])[-–−+])?[$€£¥]?(?:(?<!\w)\.)?\d+(?:[.,:/]\d+)*(?:\s?[%°])?"
+_TOKEN = re.compile(rf"{_NUMBER}|[^\W\d_]+(?:['’][^\W\d_]+)?|\w+|{SIGN}|/")
+"""A number, a word, a sign, or a slash."""
+BLOCK_ROWS = 256
+"""At most this many texts at a time are compared with the others that have the same distinctive words."""
 _NEGATIONS = frozenset(
     ["no", "not", "never", "none", "nor", "neither", "nobody", "nothing", "without", "cannot", "hardly", "unlike"]
 )
@@ -40,11 +43,12 @@ def diverse_rows(texts: Sequence[str], threshold: float = THRESHOLD) -> Ints:
         if len(same_words) == 1:
             rows += same_words
             continue
-        similarity = (vectors[same_words] @ vectors[same_words].T).toarray()
-        distinct: list[int] = []
-        for number in range(len(same_words)):
-            if not (similarity[number, distinct] > 1 - threshold).any():
-                distinct.append(number)
+        same, distinct = vectors[same_words], list[int]()
+        for first in range(0, len(same_words), BLOCK_ROWS):
+            similarity = (same[first : first + BLOCK_ROWS] @ same.T).toarray()
+            for number, to_others in enumerate(similarity, first):
+                if not (to_others[distinct] > 1 - threshold).any():
+                    distinct.append(number)
         rows += [same_words[number] for number in distinct]
     return np.array(sorted(rows), np.int64)
 

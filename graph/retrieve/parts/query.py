@@ -240,7 +240,7 @@ class RetrieveSettings(Settings):
     @field_validator("selector")
     @classmethod
     def _check_selector(cls, value: str) -> str:
-        if value in BUILT_IN_SELECTORS or "/" in value or (value and Path(value).is_dir()):
+        if value in BUILT_IN_SELECTORS or "/" in value or _is_folder(value):
             return value
         expected = "'threshold', 'llm', 'none' or the folder or hub name of a trained selector"
         raise PydanticKnownError("literal_error", {"expected": expected})
@@ -249,3 +249,10 @@ class RetrieveSettings(Settings):
     def conditions(self) -> tuple[Condition, ...]:
         """The conditions of `where`, parsed."""
         return tuple(parse_condition(condition) for condition in self.where)
+
+
+def _is_folder(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).is_dir()
+    except OSError:  # The name is too long.
+        return False

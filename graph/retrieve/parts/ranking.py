@@ -83,12 +83,20 @@ def expand_rows(block: sp.csr_array, rows_R: Ints) -> tuple[Ints, Ints]:
 
 def first_passages(index: Index, rows_R: Ints) -> list[tuple[int, int]]:
     """(passage, the first of the given propositions in it) for every passage that contains any, in the order of the propositions."""
-    data = index.data
+    begin_R, end_R = np.searchsorted(index.data.occurrence_proposition_M, [rows_R, rows_R + 1])
+    return _with_first_rows(index, ranges(begin_R, end_R), np.repeat(rows_R, end_R - begin_R))
+
+
+def passage_of_each(index: Index, rows_R: Ints) -> list[tuple[int, int]]:
+    """(passage, the first of the given propositions whose first passage it is), in the order of the propositions."""
+    return _with_first_rows(index, np.searchsorted(index.data.occurrence_proposition_M, rows_R), rows_R)
+
+
+def _with_first_rows(index: Index, occurrences_X: Ints, rows_X: Ints) -> list[tuple[int, int]]:
+    """(passage, the first of its propositions) for the passages of some occurrences, given the proposition of each."""
     first: dict[int, int] = {}
-    for row in rows_R.tolist():
-        begin, end = np.searchsorted(data.occurrence_proposition_M, [row, row + 1])
-        for passage in data.occurrence_passage_M[begin:end].tolist():
-            first.setdefault(passage, row)
+    for passage, row in zip(index.data.occurrence_passage_M[occurrences_X].tolist(), rows_X.tolist(), strict=True):
+        first.setdefault(passage, row)
     return list(first.items())
 
 

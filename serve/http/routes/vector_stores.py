@@ -39,7 +39,7 @@ class Comparison(StrictModel):
     """One condition: a key of the documents' metadata (or source, title) compared with a value."""
 
     type: Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
-    key: Annotated[str, StringConstraints(pattern=r"^[\w.-]{1,100}$")]
+    key: Annotated[str, StringConstraints(pattern=r"^[^\s<>=][^<>=]{0,99}$")]
     value: Value | Annotated[list[Value], Field(min_length=1, max_length=16)]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from graph.answer.citations import check_citations
 from graph.answer.prompt import (
+    NOT_FOUND,
     CitedSentence,
     answer_messages,
     form_of,
@@ -109,6 +110,7 @@ def test_text_that_does_not_follow_the_form_is_not_well_formed(text: str, reason
         ("###Answer: Tarn", "quoted", "", "Tarn", False),
         ("###Reason: a ###Answer: Tarn", "quoted", "a", "Tarn", False),
         ("not in the documents", "reasoned", "", "not in the documents", False),
+        *((text, "cited", "", text, True) for text in ("I don't know.", "I don’t know!", "Unknown…", f"{NOT_FOUND}。")),
     ],
 )
 def test_an_answer_is_parsed_by_its_form_and_deviations_from_the_form_are_noted(

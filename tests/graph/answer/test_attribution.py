@@ -84,6 +84,17 @@ def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kin
         f"It is {NOT_FOUND}.",
         "The passages do not say when the Lantern was launched.",
         "I don't know when the Lantern was launched at the Brandt Yard.",
+        "I don’t know when the Lantern was launched at the Brandt Yard.",
+        "No passage states when the Lantern was launched at the Brandt Yard.",
+        "None of the documents explicitly mention when the Lantern was launched at the Brandt Yard.",
+        "When the Lantern was launched at the Brandt Yard is not specified.",
+        "There is no further information on when the Lantern was launched at the Brandt Yard.",
+        "When the Lantern was launched at the Brandt Yard cannot be found in the given text.",
+        "When the Lantern was launched at the Brandt Yard is not in the provided documents.",
+        "The documents say nothing about the launch of the Lantern at the Brandt Yard.",
+        "The provided context lacks information on the launch of the Lantern at the Brandt Yard.",
+        "The information provided does not state when the Lantern was launched at the Brandt Yard.",
+        "The launch of the Lantern at the Brandt Yard is not mentioned in the sources.",
         "The Titanic sank in April 1912 near Newfoundland.",
         "Quentin Farrow",
         "1812",
@@ -95,6 +106,41 @@ def test_most_answers_to_the_example_questions_are_traced_to_their_documents(kin
 )
 def test_refusals_and_statements_without_support_get_no_citation(answer: str) -> None:
     assert attribute("When was the Lantern launched?", answer, EXCERPTS) == {}
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "Staff must not share confidential information.",
+        "No documents may leave the workshop.",
+        "The workshop does not provide tools.",
+        "Apprentices do not know the price.",
+        "Tools are not provided.",
+        "Lunch is not given on Sundays.",
+        "No personal information is stored.",
+        "Nothing was removed from the text.",
+        "Receipts are not included.",
+        "It is not provided on Sundays.",
+    ],
+)
+def test_a_negative_statement_about_documents_or_information_is_no_refusal(rule: str) -> None:
+    passage = Excerpt("r", "Rules", f"Staff wear boots. {rule}", "r.md", 0, 99)
+    [citation] = attribute("Which rules are there?", rule, (*EXCERPTS, passage)).values()
+    assert [quote.text for quote in citation.quotes] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "following"),
+    [
+        ("东京塔在哪里？", "东京塔位于东京。", "塔是红色的。"),
+        ("曹雪芹写了哪部小说？", "曹雪芹写了红楼梦。", "这部小说有哪些人物？"),
+    ],
+)
+def test_a_sentence_in_a_script_without_spaces_is_not_traced_by_its_question(
+    question: str, answer: str, following: str
+) -> None:
+    [citation] = attribute(question, answer, [Excerpt("1", "", answer + following, "a.md", 0, 18)]).values()
+    assert [quote.text for quote in citation.quotes] == [answer]
 
 
 def test_an_answer_is_traced_to_the_first_row_of_a_passage_that_continues_a_table() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph.answer.citations import CitationGate
-from graph.answer.support import SupportChecker, SupportGate, without_unsupported
+from graph.answer.support import SupportChecker, SupportGate, lacks_sentences, without_unsupported
 from graph.answer.verifier import word_verifier
 from tests.graph.answer.test_verifier import EXCERPTS
 
@@ -22,6 +22,11 @@ UNSUPPORTED = (
     "Pirates of Zanzibar sank the schooner Ondine in the winter of 1822.",
     "Florian Achterberg sold pianos.",
 )
+WRAPPED = (
+    "Captain Ysolde Renn commanded her until 1924, and the pirates of Zanzibar\n"
+    "  sank the schooner Ondine in the winter of 1822 with Vellacom."
+)
+"""A sentence that is supported as far as the end of its line."""
 SEPARATORS = (
     " ",
     "\n",
@@ -29,6 +34,7 @@ SEPARATORS = (
     "\n\n\n",
     "\n- ",
     "\n\n1. ",
+    "\n  ",
     "\n# Ferries and trams of Corrow\n",
     "\n  \n",
     "\n| a | b |\n|---|---|\n| ",
@@ -62,6 +68,7 @@ def run_gates(text: str, at: tuple[int, ...] = ()) -> tuple[str, SupportGate]:
         ("It is so:\n\n1. a ferry\n2. {}\n\nIt is.", "It is so:\n\n1. a ferry\n\nIt is."),
         ("- {}\n- {}\n\nIt is so.", "It is so."),
         ("- {} It is so.\n- a ferry", "- It is so.\n- a ferry"),
+        ("- It is so. {}\n  A fine ferry.\n- {}", "- It is so.\n  A fine ferry."),
     ],
 )
 def test_the_whitespace_around_a_dropped_sentence_is_dropped_too(text: str, expected: str) -> None:
@@ -78,7 +85,7 @@ def test_the_whitespace_around_a_dropped_sentence_is_dropped_too(text: str, expe
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_the_output_is_the_same_however_the_text_is_split(data: st.DataObject) -> None:
-    sentences = data.draw(st.lists(st.sampled_from(SUPPORTED + UNSUPPORTED), min_size=1, max_size=7))
+    sentences = data.draw(st.lists(st.sampled_from((*SUPPORTED, *UNSUPPORTED, WRAPPED)), min_size=1, max_size=7))
     text = "".join(data.draw(st.sampled_from(SEPARATORS)) + each for each in sentences)
     output, moved = without_unsupported(text, CHECKER.unsupported("content", text))
     offsets = data.draw(st.lists(st.integers(0, len(text)), max_size=12))
@@ -91,6 +98,33 @@ def test_the_output_is_the_same_however_the_text_is_split(data: st.DataObject) -
         ]
         assert len(support.marks) == output.count("[")
     assert not CHECKER.unsupported("content", output)
+
+
+@pytest.mark.parametrize("number", range(len(UNSUPPORTED)))
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("**{}** [1]", ""),
+        ("- **{}**\n- _{}_ ([1])", ""),
+        ("```\n{}\n```", ""),
+        ("{}\n\n---", "---"),
+        ("# Trams\n\n{}", "# Trams"),
+        ("| Stop | Fare |\n|---|---|\n| {} | 5 |", "| Stop | Fare |\n|---|---|"),
+    ],
+)
+def test_what_is_left_when_every_sentence_is_dropped_lacks_sentences(text: str, rest: str, number: int) -> None:
+    output, dropped = without_unsupported(
+        text := text.replace("{}", UNSUPPORTED[number]), CHECKER.unsupported("", text)
+    )
+    assert (output, lacks_sentences(output), lacks_sentences(text)) == (rest, True, False) and dropped
+    assert run_gates(text, tuple(range(1, len(text))))[0] == rest
+
+
+def test_a_wrapped_list_item_is_judged_as_a_whole_however_the_text_is_split() -> None:
+    text = f"- {WRAPPED}\n- So it is."
+    expected = without_unsupported(text, CHECKER.unsupported("content", text))[0]
+    assert expected == "- So it is."
+    assert {run_gates(text, tuple(range(size, len(text), size)))[0] for size in (1, 2, 7, 80, 200)} == {expected}
 
 
 def test_a_sentence_waits_for_the_end_of_its_paragraph_and_no_longer() -> None:

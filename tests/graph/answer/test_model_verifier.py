@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from eval.support import unsupported_probability
 from graph.answer.model_verifier import (
     CALIBRATION,
     MAX_CHARS,
@@ -21,7 +22,7 @@ from graph.answer.model_verifier import (
     support_prompt,
     torch_log_odds,
 )
-from graph.answer.support import SupportChecker, open_verifier
+from graph.answer.support import SupportChecker, SupportRow, open_verifier
 from graph.answer.template import prompt_ids
 from graph.answer.verifier import Premise
 from graph.errors import UserError
@@ -131,12 +132,36 @@ def test_a_calibration_scales_the_odds_and_sets_the_threshold(tiny_model: Path, 
 
 
 def test_claims_that_begin_with_their_question_have_another_offset() -> None:
-    claims, odds = ("Who built it? Ada Brook", "Ada Brook built it.", "Did Ada build it?"), np.array([-1.0, -1.0, 2.0])
+    odds = np.array([-1.0, 2.0])
     calibration = Calibration(scale=2, offset=1, question_offset=-1)
-    expected = [1 / (1 + math.exp(-logit)) for logit in (-1 + 2, 1 + 2, 1 - 4)]
-    assert calibration.probabilities(claims, odds) == pytest.approx(expected)
-    same = Calibration(scale=2, offset=1).probabilities(claims, odds)
-    assert same == pytest.approx([expected[1], *expected[1:]])
+    with_question, without = ([1 / (1 + math.exp(-(offset - 2 * odd))) for odd in odds] for offset in (-1, 1))
+    assert calibration.probabilities(odds, with_question=True) == pytest.approx(with_question)
+    for each, has_question in ((calibration, False), (Calibration(scale=2, offset=1), True)):
+        assert each.probabilities(odds, has_question) == pytest.approx(without)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "is_joined"),
+    [
+        ("Where was the Lantern built?", "Tarn Harbour", True),
+        ("Where was the Lantern built?", "“Tarn Harbour”", True),
+        ("How much did the Lantern cost?", "£300 in Tarn", True),
+        ("How cold was the Lantern?", "−5 degrees", True),
+        ("Where was the Lantern built?", "**Tarn Harbour**", True),
+        ("name the place where the Lantern was built", "Tarn Harbour", True),
+        ("Where was the Lantern built?", "The Lantern was built in Tarn.", False),
+        ("Where was the Lantern built?", "Where? It is said that the Lantern was built in Tarn.", False),
+    ],
+)
+def test_an_answer_that_is_joined_to_its_question_has_the_offset_of_claims_with_a_question(
+    question: str, answer: str, is_joined: bool
+) -> None:
+    calibration = Calibration(offset=-30, question_offset=30)
+    judge = ModelVerifier(lambda prompts: np.zeros(len(prompts)), calibration)
+    checker = SupportChecker([Excerpt("1", "Lantern", FERRY)], judge, question)
+    assert [each.probability for each in checker.unsupported("answer", answer)] == [1.0] * is_joined
+    row = SupportRow((FERRY,), answer, supported=True, question=question)
+    assert unsupported_probability(row, judge) == pytest.approx(float(is_joined))
 
 
 @pytest.mark.parametrize("text", ['{"scale": "two"}', '{"slope": 1}', '{"threshold": NaN}', "[1]", "{"])

@@ -103,6 +103,58 @@ def test_a_second_stage_is_a_weighted_sum_of_clipped_inputs() -> None:
         assert probability == pytest.approx(1 / (1 + math.exp(-logit)))
 
 
+SENTENCES = ("The bell of Tarn rang loudly", "The harbour was deep", "It sank")
+
+
+@pytest.mark.parametrize(
+    ("text", "cited"),
+    [
+        ("{}. [1] {}. [2] {}.", ((1,), (2,), ())),
+        ("**{}.** [1] **{}.** [2] *{}.*", ((1,), (2,), ())),
+        ("**{}. [1]** __{}.__ _{}._ [2]", ((1,), (), (2,))),
+        ("{}. ([1]) {}. (see [2] and [3]) {}.", ((1,), (2, 3), ())),
+        ("{}. [1], [2] {}.[2]–[3] {}. [1]", ((1, 2), (2, 3), (1,))),
+        ("{}! [1] “{}”. ([2], [3].) `{}.`", ((1,), (2, 3), ())),
+        ("- {}\n- **{}.** [2]\n\n{}. [3]", ((), (2,), (3,))),
+        ("{}. [1] & [2] and [3] {}. [1] [2] **{}.**", ((1, 2, 3), (1, 2), ())),
+    ],
+)
+def test_citations_belong_to_the_sentence_before_them(text: str, cited: tuple[tuple[int, ...], ...]) -> None:
+    answer = text.format(*SENTENCES)
+    found = list(statements_of(answer, 3))
+    assert [each.cited for each in found] == list(cited)
+    assert [each.words.strip("*_`“”.!") for each in found] == list(SENTENCES)
+    assert [answer[each.start : each.end] for each in found] == [each.text for each in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "cited"),
+    [
+        ("The ferry burned. [1] and [2] say that the yard was sold.", ((1,), (2,))),
+        ("The ferry burned. [1], [2] and [3] agree on the year.", ((1,), (2, 3))),
+        ("**The ferry burned.** [1] *also* says that it sank.", ((), (1,))),
+        ("**The ferry burned.** [1] [2] says that it sank.", ((1,), (2,))),
+        (f"**The ferry burned.** {'[1] ' * 300}say that it sank.", ((1,), (1,))),
+    ],
+)
+def test_citations_that_are_the_subject_of_a_sentence_belong_to_it(
+    text: str, cited: tuple[tuple[int, ...], ...]
+) -> None:
+    assert tuple(each.cited for each in statements_of(text, 3)) == cited
+
+
+@pytest.mark.parametrize("between", ["", " ", "\n"])
+@pytest.mark.parametrize("text", ["{}。[1]{}。[2]", "{}！（[1]）{}？[2]", "「{}。」[1]{}。[2]", "{}।[1] {}।[2]"])
+def test_citations_after_the_full_stops_of_other_scripts_belong_to_the_sentence_before_them(
+    text: str, between: str
+) -> None:
+    answer = (
+        text.replace("]{", f"]{between}{{").replace("）{", f"）{between}{{").format("船在1911年沉了", "船在1921年烧了")
+    )
+    first, second = statements_of(answer, 3)
+    assert (first.cited, second.cited) == ((1,), (2,)) and "1911" in first.text and "1921" in second.text
+
+
 @pytest.mark.parametrize(
     ("sentence", "checked"),
     [
@@ -213,16 +265,32 @@ def test_an_answer_without_punctuation_at_its_end_is_joined_to_its_question_up_t
     question = "Who built the ferry Lantern?"
     short, long = "the old yard of Johanna Brandt in Tarn", "the old yard of Johanna Brandt in Tarn on Pell"
     statements = [
-        next(statements_of(text, 1, question)) for text in (short, f"{short}.", f"{short} [1]", f"“{short}.”", long)
+        next(statements_of(text, 1, question))
+        for text in (short, f"{short}.", f"{short} [1]", f"“{short}.”", f"`{short}.`", long)
     ]
-    assert [each.is_fragment for each in statements] == [True, False, True, False, False]
+    assert [each.is_fragment for each in statements] == [True, False, True, False, False, False]
+    assert not next(statements_of("「船在1911年沉了。」", 1, question)).is_fragment
     assert statements[0].claim == statements[2].claim == f"{question} {short}"
 
 
-def test_missing_words_of_a_short_answer_exclude_those_of_its_question() -> None:
-    checker = SupportChecker(EXCERPTS, word_verifier(""), "Who sold the Ondine to Zanzibar?")
-    [found] = checker.unsupported("answer", "Casimir Thole")
-    assert found.missing == ("Casimir", "Thole")
+@pytest.mark.parametrize(
+    ("question", "answer", "missing"),
+    [
+        ("Who sold the Ondine to Zanzibar?", "the baker Casimir Thole", ("Casimir", "Thole")),
+        ("Who sold the Ondine to Zanzibar?", "Casimir Thole", ("Casimir", "Thole")),
+        ("Where did the pirates sell the schooner Ondine?", "Zanzibar", ("Zanzibar",)),
+        ("Where did the pirates sell the schooner Ondine?", "Zanzibar harbour", ()),
+        ("When did the pirates of Zanzibar sell the Ondine?", "Yes, on Sundays", ("Sundays",)),
+        ("When did the pirates of Zanzibar sell the Ondine?", "Yes, Sundays", ("Sundays",)),
+        ("How heavy is the schooner Ondine of Zanzibar?", "Roughly two tonnes", ()),
+        ("How heavy is the schooner Ondine of Zanzibar?", "1742 tonnes", ("1742",)),
+    ],
+)
+def test_missing_words_of_a_short_answer_exclude_those_of_its_question_and_the_capital_of_a_phrase(
+    question: str, answer: str, missing: tuple[str, ...]
+) -> None:
+    [found] = SupportChecker(EXCERPTS, word_verifier(""), question).unsupported("answer", answer)
+    assert found.missing == missing
 
 
 def test_an_unknown_value_of_the_option_unsupported_is_an_error() -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -13,10 +14,10 @@ from hypothesis import strategies as st
 
 import graph.build.build
 from graph.build.build import Edit, build_index, edit_index
-from graph.build.lifecycle import repair_index, verify_index
-from graph.build.stores import open_for_writing, settings_for
+from graph.build.lifecycle import repair_index, resume_build, verify_index
+from graph.build.stores import open_for_writing, read_settings, settings_for
 from graph.documents.read import read_documents
-from graph.errors import UserError
+from graph.errors import DamagedFile, UserError
 from graph.index.index import open_index
 from graph.shared.ids import content_id
 from graph.store.arrays import load_arrays
@@ -31,6 +32,7 @@ from tests.fakes import HashEncoder
 from tests.graph.build.conftest import in_either_store
 from tests.graph.same import assert_same_index
 from tests.places import EXAMPLES
+from tests.processes import until
 
 in_both_stores = pytest.mark.usefixtures("place")
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20)
@@ -121,6 +123,29 @@ def test_no_text_is_encoded_twice_even_after_a_crash(tmp_path: Path) -> None:
     assert again.encoded == []
 
 
+@pytest.mark.parametrize(
+    ("problem", "says"),
+    [
+        (KeyboardInterrupt(), True),
+        (UserError("no answer", "a model that answers", "start it"), True),
+        (ZeroDivisionError(), False),
+        (DamagedFile("x.ann: its contents have changed", "an intact ANN index", "run: modegraph repair i"), False),
+    ],
+)
+def test_only_a_run_that_resume_can_continue_says_so(
+    tmp_path: Path, problem: BaseException, says: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class FailingEncoder(HashEncoder):
+        def encode(self, texts):  # type: ignore[no-untyped-def]
+            raise problem
+
+    with pytest.raises(type(problem)):
+        build(tmp_path / "i", ISLES, FailingEncoder())
+    assert ("interrupted, but the work done so far is saved" in capfd.readouterr().err) == says
+    repair_index(tmp_path / "i", lambda spec: HashEncoder())
+    assert len(open_index(tmp_path / "i").sources()) == len(ISLES)
+
+
 def test_passage_offsets_refer_to_the_original_files(tmp_path: Path, minilm: Encoder) -> None:
     folder = EXAMPLES / "documents"
     some = [
@@ -191,6 +216,26 @@ def test_another_encoder_other_settings_and_folders_that_are_not_indexes_are_ref
     (tmp_path / "home/letter.txt").write_text("dear")
     with pytest.raises(UserError, match="exists and is not an index"):
         build(tmp_path / "home", ISLES)
+    with pytest.raises(UserError, match=r"letter\.txt/i: cannot be written \(Not a directory\)"):
+        build(tmp_path / "home/letter.txt/i", ISLES)
+
+
+def test_a_copy_of_the_encoder_may_be_named(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    named = settings_for(tmp_path / "i", None, ["encoder=owner/copy"], {})
+    with pytest.raises(UserError, match=r"made with encoder hash-encoder.*--set encoder="):
+        build_index(tmp_path / "i", ISLES, named, lambda spec: HashEncoder("another"))
+    assert settings_for(tmp_path / "i", None, [], {}) == SETTINGS
+    build_index(tmp_path / "i", ISLES, named, lambda spec: HashEncoder())
+    assert open_index(tmp_path / "i", lambda spec: HashEncoder()).settings.encoder == "owner/copy"
+
+
+def test_a_folder_of_an_encoder_is_stored_as_an_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("e5-base", "minilm"):
+        (tmp_path / name).mkdir()
+    for spec, stored in (("e5-base", f"{tmp_path}/e5-base"), ("minilm", "minilm"), ("owner/name", "owner/name")):
+        assert settings_for(tmp_path / "i", None, [f"encoder={spec}"], {}).encoder == stored
 
 
 @in_both_stores
@@ -232,6 +277,35 @@ def test_a_run_that_fails_does_not_delete_the_index_that_another_has_made_meanwh
     with pytest.raises(UserError, match="max_passage_tokens = 77, but this index was made with"):
         build_index(tmp_path / "i", ISLES, other, lambda spec: HashEncoder())
     assert len(open_index(tmp_path / "i").sources()) == 5
+
+
+@in_both_stores
+def test_a_writer_that_waited_changes_only_the_settings_that_it_was_given(tmp_path: Path) -> None:
+    build(tmp_path / "i", ISLES)
+    given = settings_for(tmp_path / "i", None, ["merge_factor=3"], {})
+    for chosen in (settings_for(tmp_path / "i", None, ["ann_rows=77"], {}), given):
+        build_index(tmp_path / "i", [], chosen, lambda spec: HashEncoder())
+    expected = SETTINGS.model_copy(update={"ann_rows": 77, "merge_factor": 3})
+    assert read_settings(tmp_path / "i") == expected
+    assert read_manifest(tmp_path / "i").settings == expected.model_dump()
+    later = settings_for(tmp_path / "i", None, ["ann_rows=99"], {})
+    build_index(tmp_path / "i", [], later, lambda spec: HashEncoder())
+    resume_build(tmp_path / "i", lambda spec: HashEncoder(), settings=given)
+    assert read_settings(tmp_path / "i") == expected.model_copy(update={"ann_rows": 99})
+
+
+def test_a_first_run_that_fails_leaves_the_folder_to_a_writer_that_waits(tmp_path: Path, bad_file: Path) -> None:
+    second = Thread(target=build, args=(tmp_path / "new", ISLES))
+
+    def bad_documents() -> Iterator[Document]:
+        second.start()
+        until(lambda: len(list((tmp_path / "new").glob("*.ticket"))) == 2)
+        yield from read_documents(bad_file, print)
+
+    with pytest.raises(UserError, match="line 2"):
+        build_index(tmp_path / "new", bad_documents(), SETTINGS, lambda spec: HashEncoder())
+    second.join(60)
+    assert len(open_index(tmp_path / "new").sources()) == len(ISLES) and verify_index(tmp_path / "new") == []
 
 
 @in_both_stores

@@ -116,8 +116,8 @@ def test_the_graph_of_summaries_is_exact_even_if_their_order_changes(tmp_path: P
     """Communities are ordered by their first members: if the first member of a community is deleted, the community moves back, but its summary stays."""
 
     def member(number: int, guild: str) -> Document:
-        own = f" Member m{number} said so." if number else ""
-        return Document(f"{number:02}", "", f"The {guild} guild keeps its {guild} hall for {guild} work.{own}")
+        own, still = (f" Member m{number} said so.", "") if number else ("", "still ")
+        return Document(f"{number:02}", "", f"The {guild} guild {still}keeps its {guild} hall for {guild} work.{own}")
 
     guilds = ["nets", *12 * ["beer"], *12 * ["wool"], *12 * ["nets"]]
     folder = tmp_path / "i"
@@ -196,7 +196,7 @@ def test_a_large_graph_that_shrinks_stays_inexact_until_compact(
     assert not read_manifest(tmp_path / "i").grown
 
 
-def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]], deleted: list[str]) -> LastHierarchy:
+def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]], lost: list[str]) -> LastHierarchy:
     """A hierarchy to carry over: ten passages (0 to 9), and these summaries (10, 11, …) of passages or of other summaries."""
     rows = np.repeat(np.arange(len(members)), [len(each) for each in members])
     columns = np.concatenate([np.array(each, np.int64) for each in members])
@@ -210,11 +210,11 @@ def last_hierarchy(texts: list[str], layers: list[int], members: list[list[int]]
         edges=None,
         carry=True,
         extractive=True,
-        deleted=deleted,
+        maybe_lost=lost,
     )
 
 
-def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_sentences_is_deleted() -> None:
+def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_sentences_is_lost() -> None:
     members, text = [list(range(10))], "Gulls nest. Tides turn."
     last = last_hierarchy([text], [1], members, [])
     without_one, with_one = np.arange(9), np.append(np.arange(10), -1)
@@ -227,18 +227,18 @@ def test_a_summary_stays_while_few_members_are_added_or_removed_and_none_of_its_
     assert stays(last, np.arange(10)) and stays(last, without_one) and stays(last, with_one)
     assert not stays(last, with_two) and not stays(last, np.arange(8)) and not stays(last, other)
     assert not stays(replace(last, carry=False), with_one) and stays(replace(last, carry=False), np.arange(10))
-    assert not stays(replace(last, deleted=["Kelp dries.", "Tides turn."]), without_one), (
-        "a summary that repeats a deleted sentence should be removed"
+    assert not stays(replace(last, maybe_lost=["Kelp dries.", "Tides turn."]), without_one), (
+        "a summary that repeats a lost sentence should be removed"
     )
-    assert stays(replace(last, deleted=["Kelp dries."]), without_one)
+    assert stays(replace(last, maybe_lost=["Kelp dries."]), without_one)
 
 
-def test_a_summary_of_summaries_with_a_deleted_sentence_is_removed_even_if_all_its_members_stay() -> None:
+def test_a_summary_of_summaries_with_a_lost_sentence_is_removed_even_if_all_its_members_stay() -> None:
     texts = ["Gulls nest.", "Kelp dries.", "Gulls nest. Tides turn."]
     members = [list(range(5)), list(range(5, 10)), [10, 11]]
     last = last_hierarchy(texts, [1, 1, 2], members, [])
     assert last.reusable_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [2]
-    gone = replace(last, deleted=["Tides turn."])
+    gone = replace(last, maybe_lost=["Tides turn."])
     assert gone.reusable_summaries([np.arange(2)], np.array([10, 11]), 2).tolist() == [-1]
 
 

@@ -8,6 +8,7 @@ import pytest
 from graph.build.build import build_index
 from graph.build.estimate import Prices, plan_build
 from graph.build.lifecycle import delete_documents
+from graph.build.stores import open_for_writing
 from graph.errors import UserError
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Floats
@@ -53,6 +54,24 @@ def test_texts_that_an_interrupted_run_did_not_encode_are_counted(tmp_path: Path
     report = build_index(tmp_path / "i", ISLES, RULES, lambda spec: working)
     assert plan.unchanged == 5 and 0 < plan.encoder_texts == len(working.encoded) - report.summaries
     assert plan_build(tmp_path / "i", ISLES, RULES, encoder).encoder_texts == 0
+
+
+def test_texts_of_other_documents_that_an_interrupted_run_did_not_encode_are_counted(tmp_path: Path) -> None:
+    """They belong to documents that were read only in part, or that are not among those to be indexed."""
+
+    class Stopped(HashEncoder):
+        def encode(self, texts: Sequence[str]) -> Floats:
+            raise KeyboardInterrupt
+
+    build_index(tmp_path / "i", ISLES[:1], RULES, encoder)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tmp_path / "i", ISLES[1:], RULES, lambda spec: Stopped())
+    with open_for_writing(tmp_path / "i") as store, store.transaction():
+        store._connection.execute("UPDATE documents SET extracted = 0 WHERE source = 'tarn'")
+    plan, working = plan_build(tmp_path / "i", ISLES[:1], RULES, encoder), HashEncoder()
+    report = build_index(tmp_path / "i", ISLES[:1], RULES, lambda spec: working)
+    assert (plan.unchanged, plan.waiting, plan.passages) == (1, 1, 0)
+    assert 0 < plan.encoder_texts == len(working.encoded) - report.summaries
 
 
 def test_a_document_with_a_nul_character_is_unchanged_once_it_is_indexed(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from graph.build.build import build_index
 from graph.build.lifecycle import compact_index, delete_documents, index_status, resume_build, verify_index
 from graph.errors import DiskFull
 from graph.index.index import open_index
+from graph.store import sqlite
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.types import OpenEncoder
+from graph.types import Document, OpenEncoder
 from tests.corpora import ISLES
 from tests.disks import AMPLE_BYTES, SmallDisk, mounted_disk
 from tests.graph.build.test_lifecycle import EXTRA, SETTINGS
@@ -133,6 +134,21 @@ def test_an_edit_on_a_full_disk_leaves_the_index_readable(disk: SmallDisk, tmp_p
     build_index(folder, [EXTRA], ANN_SETTINGS, encoder)
     assert_same_index(load_arrays(folder, IndexData), load_arrays(twin, IndexData))
     assert verify_index(folder) == []
+
+
+def test_a_transaction_that_sqlite_itself_rolls_back_on_a_full_disk_is_reported_as_such(
+    disk: SmallDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite does so when it writes pages before the end of the transaction, because its cache is full."""
+    monkeypatch.setattr(sqlite, "WRITER_CACHE_BYTES", 64 << 10)
+    folder = disk.folder / "i"
+    build_index(folder, ISLES, SETTINGS, encoder)
+    disk.leave_free(200 << 10)
+    ships = [Document(str(number), "", f"Ship {number} was built in Tarn. " * 400) for number in range(60)]
+    with pytest.raises(DiskFull, match=full_disk_message(folder)):
+        build_index(folder, ships, SETTINGS, encoder)
+    disk.leave_free(AMPLE_BYTES)
+    assert index_status(folder).rows["documents"] == len(ISLES) and verify_index(folder) == []
 
 
 @pytest.mark.parametrize("change", [compact_index, lambda folder, opening: delete_documents(folder, ["tarn"], opening)])

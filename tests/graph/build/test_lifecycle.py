@@ -1,15 +1,22 @@
 """Deleting, resuming, verifying and repairing: faults are injected into real files, and every one must be found, and repaired or refused."""
 
+import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from signal import Signals
+from threading import Thread
 
+import psycopg
 import pytest
 
+import graph.build.lifecycle
 from graph.build.build import build_index
+from graph.build.estimate import plan_build
 from graph.build.lifecycle import (
     compact_index,
     delete_documents,
@@ -18,10 +25,13 @@ from graph.build.lifecycle import (
     resume_build,
     verify_index,
 )
-from graph.errors import UserError
+from graph.build.stores import active_writer, open_for_writing, settings_for
+from graph.errors import UserError, did_you_mean
+from graph.index.index import open_index
+from graph.postgres.connect import dsn_of
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
-from graph.store.index_settings import IndexSettings
+from graph.store.index_settings import IndexSettings, has_database
 from graph.types import Document
 from tests.corpora import ISLES
 from tests.disks import mounted_disk
@@ -30,6 +40,8 @@ from tests.graph.build.conftest import Place
 from tests.graph.damage import flip, flipped
 from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
+from tests.places import ROOT
+from tests.processes import until
 
 SETTINGS = IndexSettings(max_passage_tokens=30, max_chunk_tokens=60, max_summary_tokens=20, min_similarity=0.2)
 EXTRA = Document("gull", "Gull (ferry)", "The Gull is a ferry of Quill. She was built by the Marlow Yard. Tarn is far.")
@@ -68,6 +80,21 @@ def test_an_unknown_source_is_refused_with_a_suggestion_and_nothing_is_deleted(i
     ):
         delete_documents(index, ["harbour dues"], encoder)
     assert index_status(index).rows["documents"] == len(ISLES) and verify_index(index) == []
+
+
+def test_similar_names_are_searched_for_while_others_can_write(
+    sqlite_index: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[str] = []
+
+    def record_writer(name: str, known: Sequence[str]) -> str:
+        writers.append(active_writer(sqlite_index))
+        return did_you_mean(name, known)
+
+    monkeypatch.setattr(graph.build.lifecycle, "did_you_mean", record_writer)
+    with pytest.raises(UserError, match="Did you mean 'lantern'"):
+        delete_documents(sqlite_index, ["lantrn"], encoder)
+    assert writers == [""]
 
 
 def test_a_repeated_source_is_deleted_once_and_no_source_changes_nothing(index: Path) -> None:
@@ -137,6 +164,58 @@ def interrupt_a_run(folder: Path, documents: list[Document]) -> None:
         build_index(folder, documents, SETTINGS, lambda spec: CrashingEncoder())
 
 
+def test_repair_finishes_an_interrupted_run_and_readers_keep_their_generation_if_it_fails(index: Path) -> None:
+    interrupt_a_run(index, [EXTRA])
+    (damaged,) = index.rglob("passage_ids.starts.npy")
+    whole = damaged.read_bytes()
+    for content in (whole, flipped(whole, len(whole) - 1)):
+        damaged.write_bytes(content)
+        with pytest.raises(KeyboardInterrupt):
+            repair_index(index, lambda spec: CrashingEncoder())
+        assert len(open_index(index, encoder).sources()) == len(ISLES)
+    repair_index(index, encoder)
+    assert verify_index(index) == [] and EXTRA.source in open_index(index, encoder).sources()
+
+
+def test_repair_waits_for_a_writer_and_then_finds_nothing_to_repair(index: Path) -> None:
+    found: list[object] = []
+    repairing = Thread(target=lambda: found.append(repair_index(index, encoder)))
+    with open_for_writing(index) as store, store.transaction():
+        repairing.start()
+        until(lambda: waiting_writers(index) or not repairing.is_alive())
+        store.put_document(EXTRA, "")
+        store.finish_document(EXTRA.source)
+        store.note_derived(index_status(index).generation)
+    repairing.join(60)
+    assert found == [[]] and index_status(index).generation == 1
+
+
+def waiting_writers(folder: Path) -> int:
+    """The number of writers that wait for another."""
+    if not has_database(folder):
+        return len(list(folder.glob("*.ticket"))) - 1
+    with psycopg.connect(dsn_of(folder)) as connection:
+        ((tickets,),) = connection.execute("SELECT count(*) FROM modegraph_index.leases")
+    return int(tickets) - 1
+
+
+def test_a_run_in_progress_is_not_reported_as_interrupted(index: Path) -> None:
+    interrupt_a_run(index, [EXTRA])
+    with open_for_writing(index):
+        assert index_status(index).unfinished.startswith(f"process {os.getpid()}")
+        assert [found.repair for found in verify_index(index)] == ["wait for it"]
+    resume_build(index, encoder)
+    assert index_status(index).unfinished == ""
+
+
+@pytest.mark.parametrize("place", ["postgresql"], indirect=True)
+def test_a_finished_index_is_verified_without_the_table_of_its_writers(index: Path) -> None:
+    """An older schema may not have the table, and a role that only reads may not be allowed to read it."""
+    with psycopg.connect(dsn_of(index)) as connection:
+        connection.execute("DROP TABLE modegraph_index.leases")
+    assert verify_index(index) == []
+
+
 def test_an_interrupted_run_is_reported_and_resumed(index: Path) -> None:
     interrupt_a_run(index, [EXTRA])
     assert "modegraph resume" in index_status(index).unfinished
@@ -156,11 +235,13 @@ def test_compact_frees_space_and_changes_no_array(index: Path) -> None:
 
 
 def test_compact_finishes_an_interrupted_run(index: Path) -> None:
-    interrupt_a_run(index, [EXTRA])
-    compact_index(index, encoder)
-    assert index_status(index).unfinished == "" and EXTRA.source in load_arrays(index, IndexData).document_sources
     build_index(index.parent / "whole", [*ISLES, EXTRA], SETTINGS, encoder)
-    assert_same_index(load_arrays(index, IndexData), load_arrays(index.parent / "whole", IndexData))
+    interrupt_a_run(index, [EXTRA])
+    interrupt_a_run(index.parent / "first", [*ISLES, EXTRA])
+    for folder in (index, index.parent / "first"):
+        compact_index(folder, encoder)
+        assert index_status(folder).unfinished == "" and verify_index(folder) == []
+        assert_same_index(load_arrays(folder, IndexData), load_arrays(index.parent / "whole", IndexData))
 
 
 @pytest.mark.usefixtures("place")
@@ -177,6 +258,37 @@ def test_an_index_on_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
         build_index(disk.folder / "i", ISLES, SETTINGS, encoder)
         disk.make_read_only()
         assert index_status(disk.folder / "i").rows["documents"] == len(ISLES) and verify_index(disk.folder / "i") == []
+
+
+FIRST_RUN = """
+import os, signal, sys
+from pathlib import Path
+from graph.build.build import build_index
+from tests.corpora import ISLES
+from tests.graph.build.test_lifecycle import SETTINGS
+from tests.graph.hashed import encoder
+def documents():
+    yield ISLES[0]
+    os.kill(os.getpid(), int(sys.argv[2]))
+build_index(Path(sys.argv[1]), documents(), SETTINGS, encoder)
+"""
+
+
+@pytest.mark.parametrize("signal", [Signals.SIGKILL, Signals.SIGINT])
+def test_a_first_run_stopped_while_it_reads_documents_can_be_repeated(tmp_path: Path, signal: Signals) -> None:
+    folder, twin = tmp_path / "i", tmp_path / "twin"
+    child = [sys.executable, "-P", "-c", FIRST_RUN, str(folder), str(signal.value)]
+    assert subprocess.run(child, cwd=ROOT, capture_output=True, check=False).returncode == -signal
+    assert folder.exists() == (signal == Signals.SIGKILL)
+    for attempt in (resume_build, compact_index, lambda folder, opening: index_status(folder)):
+        with pytest.raises(UserError, match=f"Create one: modegraph index SRC --out {folder}"):
+            attempt(folder, encoder)
+    settings = settings_for(folder, None, [], SETTINGS.model_dump())
+    assert plan_build(folder, ISLES, settings, encoder).new == len(ISLES)
+    for each in (folder, twin):
+        build_index(each, ISLES, settings, encoder)
+    assert_same_index(load_arrays(folder, IndexData), load_arrays(twin, IndexData))
+    assert verify_index(folder) == []
 
 
 WRITER = """

@@ -124,6 +124,17 @@ def test_skipped_files_are_reported_and_their_documents_stay_unchanged(docs: Pat
     assert read_manifest(index).generation == 1, "an edit that changes nothing should make no new generation"
 
 
+def test_a_file_whose_name_is_not_utf8_may_be_renamed_or_deleted(docs: Path, tmp_path: Path) -> None:
+    index, notes, bad = tmp_path / "index", list[str](), docs / os.fsdecode(b"c\xff.md")
+    bad.write_text("# Quill\n\nThe Marlow Yard stands in Quill.")
+    watched = WatchedFolder(docs)
+    build_index(index, read_documents(docs, print), SETTINGS, encoder)
+    bad.rename(docs / "c.md")
+    continues = iter([True, True, False])
+    (done,) = follow(index, watched, Limits(), notes.append, lambda: next(continues), encoder)
+    assert (done.read, done.deleted, done.report.documents, notes) == (("c.md",), (), 3, [])
+
+
 def test_watching_a_file_or_a_folder_that_contains_the_index_is_refused(docs: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a folder to watch"):
         watch_folder(docs / "a.md", tmp_path / "index")

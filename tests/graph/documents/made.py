@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from copy import copy
+from copy import copy, deepcopy
 from datetime import datetime
 from email.message import EmailMessage
 from io import BytesIO
@@ -78,6 +78,62 @@ def fill_uncommon_parts(document: Any) -> None:
     document.part.relate_to(part, RELATIONSHIP_TYPE.FOOTNOTES)
 
 
+def fill_figures(document: Any) -> None:
+    """Write superscripts, a formula with a fraction and an exponent, and tables with merged columns and rows."""
+    paragraph = document.add_paragraph()
+    for text in ("10", "^1", "^2", " kg, the 5", "^th", ", in 1911", "^2", "3, 10", "^-3", "."):
+        run = paragraph.add_run(text.removeprefix("^"))
+        run.font.superscript = text.startswith("^")
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    run, end = "<m:r><m:t>", "</m:t></m:r>"
+    formula = (
+        f"<w:p {WORD_NAMESPACE} {math}><m:oMath>{run}t=2{end}<m:f><m:num>{run}1{end}</m:num><m:den>{run}2{end}</m:den></m:f>"
+        f"<m:f><m:num>{run}a+b{end}</m:num><m:den>{run}2{end}</m:den></m:f>{run}+10{end}<m:sSup><m:e/><m:sup>{run}6{end}</m:sup></m:sSup></m:oMath></w:p>"
+    )
+    document.element.body.insert(len(document.element.body) - 1, parse_xml(formula))
+    for texts, (first, last) in (
+        (["Day", "Opens", "Closes", "Monday", "Closed", "", "Tuesday", "9", "17"], ((1, 1), (1, 2))),
+        (["Year", "Ship", "1911", "Lantern", "", "Tern"], ((1, 0), (2, 0))),
+    ):
+        table = document.add_table(3, len(texts) // 3)
+        for cell, text in zip(table._cells, texts, strict=True):
+            cell.text = text
+        table.cell(*first).merge(table.cell(*last))
+        document.add_paragraph("")
+
+
+def fill_merged_cells(document: Any) -> None:
+    """Write a table whose grid is finer than its columns, with merges that lack a value or a first cell."""
+    rows = (
+        [("<w:gridSpan w:val='2'/>", "Stop"), ("<w:gridSpan w:val='3'/>", "Fare")],
+        [("<w:gridSpan w:val='2'/><w:vMerge/>", "Quay"), ("<w:gridSpan w:val='3'/><w:vMerge w:val='restart'/>", "3")],
+        [("<w:gridSpan w:val='2'/>", "Mill"), ("<w:gridSpan w:val='3'/><w:vMerge/>", "")],
+    )
+    cells = [[f"<w:tc><w:tcPr>{marks}</w:tcPr>{_paragraph(text)}</w:tc>" for marks, text in row] for row in rows]
+    cells.append(
+        [f"<w:tc><w:tcPr><w:gridSpan{value}/></w:tcPr>{_paragraph('Tarn')}</w:tc>" for value in (" w:val='0'", "")]
+    )
+    cells[-1].insert(0, "<w:trPr><w:gridBefore w:val='2'/></w:trPr>")
+    table = "".join(f"<w:tr>{''.join(row)}</w:tr>" for row in cells)
+    document.element.body.insert(0, parse_xml(f"<w:tbl {WORD_NAMESPACE}>{table}</w:tbl>"))
+
+
+def long_merged_cell(characters: int, rows: int) -> bytes:
+    """A document with a long cell that spans many rows."""
+
+    def fill(document: Any) -> None:
+        first, others = (f"<w:vMerge{value}/>" for value in (" w:val='restart'", ""))
+        row = "<w:tr><w:tc><w:tcPr>{}</w:tcPr>{}</w:tc></w:tr>"
+        table = row.format(first, _paragraph("x" * characters)) + row.format(others, _paragraph("")) * rows
+        document.element.body.insert(0, parse_xml(f"<w:tbl {WORD_NAMESPACE}>{table}</w:tbl>"))
+
+    return docx_of(fill)
+
+
+def _paragraph(text: str) -> str:
+    return f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>"
+
+
 def presentation() -> bytes:
     """A slide with a title and text, an empty slide, and a slide with a title, a table, a group and notes."""
     deck = pptx.Presentation()
@@ -102,6 +158,24 @@ def untitled_presentation() -> bytes:
     deck = pptx.Presentation()
     slide = deck.slides.add_slide(deck.slide_layouts[6])
     slide.shapes.add_textbox(0, 0, 9, 9).text_frame.text = "# of passengers: 3"
+    return bytes_of(deck)
+
+
+def alternative_presentation() -> bytes:
+    """A slide with four texts: one without alternatives, one with a copy as fallback, and two that are the fallback of an empty choice and of ink."""
+    deck = pptx.Presentation()
+    shapes = deck.slides.add_slide(deck.slide_layouts[6]).shapes
+    _, second, third, fourth = boxes = [shapes.add_textbox(0, 0, 9, 9) for _ in range(4)]
+    for box, text in zip(boxes, ("One.", "Two.", "Three.", "Four."), strict=True):
+        box.text_frame.text = text
+    namespace = "http://schemas.openxmlformats.org/markup-compatibility/2006"
+    ink = parse_xml('<p:contentPart xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main"/>')
+    for box, choices in ((second, [second.element]), (third, []), (fourth, [ink])):
+        markup = f'<mc:AlternateContent xmlns:mc="{namespace}"><mc:Choice/><mc:Fallback/></mc:AlternateContent>'
+        alternatives = parse_xml(markup)
+        box.element.addprevious(alternatives)
+        alternatives[1].append(deepcopy(box.element) if box.element in choices else box.element)
+        alternatives[0].extend(choices)
     return bytes_of(deck)
 
 

@@ -59,6 +59,27 @@ def test_a_cell_that_spans_rows_or_columns_is_repeated_in_them(tmp_path: Path) -
     assert text_of(tmp_path / "a.html", markup).split("\n\n") == [*rows, "| 1912 | none | none |"]
 
 
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        (
+            "10<sup>6</sup> kg in 1911<sup><a>2</a></sup>, the 5<sup>th</sup>, on 3 m<sup>2</sup>",
+            "10^6 kg in 1911^2, the 5th, on 3 m2",
+        ),
+        ("<td>10<sup>6</sup><td>7", "| 10^6 | 7 |"),
+        ("10<sup></sup>6 in 1911<sup>1</sup>2 boats, 10<sup>-3</sup>", "106 in 1911^1 2 boats, 10^-3"),
+        ("<h1>10<sup>6</sup></h1>", "10^6"),
+        ("<math><mn>3</mn><mfrac><mn>1</mn> <mrow><mn>2</mn></mrow></mfrac><mi>x</mi></math>", "3 1/2x"),
+        (
+            "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mspace/><mi>b</mi></mrow><mi>c</mi></mfrac></math> <b>d</b>",
+            "(a+b)/c d",
+        ),
+    ],
+)
+def test_superscripts_and_fractions_are_separated_from_other_digits(markup: str, text: str) -> None:
+    assert html_text(markup).text == text
+
+
 def test_two_empty_lines_separate_adjacent_tables_and_only_them(tmp_path: Path) -> None:
     table = "<table>\n<tr><td>Stop<td>Fare</tr>\n<tr><td>Quay<td>3</tr>\n</table>\n"
     text = text_of(tmp_path / "a.html", f"{table}{table}<p>End.</p>")
@@ -94,6 +115,8 @@ def test_html_gives_blocks_of_text_and_a_title() -> None:
     assert page.title == "A & B"
     assert page.text.split("\n") == ["one", "", "two bold", "three", "four H2O", "", "Not the title"]
     assert html_text("<h1>First <i>one</i></h1><h1>Second</h1>").title == "First one"
+    form = "<details><summary>a</summary>b</details><select><option>c<option>d</select><legend>e</legend><center>f</center>g"
+    assert html_text(form).text.split() == list("abcdefg")
     assert html_text("<h1>Port<br>Ellery<p>Harbour</p></h1>").title == "Port Ellery Harbour"
     assert (
         html_text("<script>a<b</script>b<style>c</style><noscript>d</noscript><template><p>e</template>f").text == "bf"
@@ -177,6 +200,22 @@ def test_text_around_the_main_text_is_left_out() -> None:
         ),
         ("<p>High at noon.</p><footer>Port of Tarn", "High at noon. Port of Tarn"),
         ("<nav>Home<nav>Pay</nav>More</nav><p>High at noon.</p>", "High at noon."),
+        (
+            "<p>We bake every day.</p><section id=cookies><h2>Cookies</h2>Of tin.</section><h2 id='consent'>Consent</h2>",
+            "We bake every day. Cookies Of tin. Consent",
+        ),
+        (
+            "<p>We bake every day.</p><section id=cookie-banner>Of tin.</section><main><div id='cookie-consent'>Yes?</div></main>",
+            "We bake every day.",
+        ),
+        (
+            "<p>We bake every day.</p><section id='cookie-tins'><h2>Cookie tins</h2>Of tin.</section>",
+            "We bake every day. Cookie tins Of tin.",
+        ),
+        (
+            "<main><p>We bake every day.</p><div id=cookies>Of tin.</div><div class=breadcrumbs>Home</div></main>",
+            "We bake every day. Of tin.",
+        ),
     ],
 )
 def test_text_is_left_out_only_if_it_is_clearly_outside_the_main_text(markup: str, text: str) -> None:

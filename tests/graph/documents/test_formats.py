@@ -41,7 +41,7 @@ class ValidFile:
     metadata: dict[str, object]
 
 
-REPORT = "# Tide mills\n\n# Wheels\n\nThe wheel turns twice a day.\n\n- oak\n- iron\n\n| Stop | Fare Since |\n| Quill | 3 tallens | 1911 |"
+REPORT = "# Tide mills\n\n# Wheels\n\nThe wheel turns twice a day.\n\n- oak\n- iron\n\n| Stop | Fare Since | Fare Since |\n| Quill | 3 tallens | 1911 |"
 SLIDES = (
     "# Fares of the ferry\n\nThree tallens\n\nBells are free\n\n"
     "# Stops\n\n| Stop | Fare |\n| Quill | 3 |\n\nIn a group.\n\nNotes: Say it twice."
@@ -65,8 +65,30 @@ VALID = [
         "In a control.\n\nPut in\n\nBeside\nIn a box.\n\nE=mc\n\n| outer | in side |\n\nAt the foot.",
         {},
     ),
+    ValidFile(
+        "figures.docx",
+        made.docx_of(made.fill_figures),
+        "figures",
+        "10^12 kg, the 5th, in 1911^2 3, 10^-3.\n\nt=2 1/2(a+b)/2+10^6\n\n| Day | Opens | Closes |\n| Monday | Closed | Closed |\n| Tuesday | 9 | 17 |\n\n\n"
+        "| Year | Ship |\n| 1911 | Lantern |\n| 1911 | Tern |",
+        {},
+    ),
+    ValidFile(
+        "merged.docx",
+        made.docx_of(made.fill_merged_cells),
+        "merged",
+        "| Stop | Fare | Fare |\n| Quay | 3 | 3 |\n| Mill | 3 | 3 |\n|  | Tarn | Tarn |",
+        {},
+    ),
     ValidFile("slides.pptx", PPTX, "Fares of the ferry", SLIDES, STARTS),
     ValidFile("untitled.pptx", made.untitled_presentation(), "untitled", "# of passengers: 3", {"page_starts": [0]}),
+    ValidFile(
+        "choices.pptx",
+        made.alternative_presentation(),
+        "choices",
+        "One.\n\nTwo.\n\nThree.\n\nFour.",
+        {"page_starts": [0]},
+    ),
     ValidFile(
         "macros.pptm",
         made.with_macros(PPTX, made.PPTX_TYPE, made.PPTM_TYPE, "ppt"),
@@ -88,6 +110,21 @@ VALID = [
     ),
     ValidFile(
         "koi8.eml", made.message("Соль и вода\n", charset="koi8-r"), "Прилив at noon", f"{HEAD}\n\nСоль и вода", MAIL
+    ),
+    *(
+        ValidFile(
+            f"{charset}.eml",
+            f"Subject: x\nContent-Type: text/plain; charset={charset}\n\n".encode() + text.encode(encoding),
+            "x",
+            f"Subject: x\n\n{text}",
+            {},
+        )
+        for charset, encoding, text in (
+            ("gb2312", "gb18030", "朱镕基，塔高三百米"),
+            ("iso-8859-1", "cp1252", "“Salt” – 3 €"),
+            ("us-ascii", "cp1252", "Zoë’s"),
+            ("ascii", "utf-8", "Zoë’s"),
+        )
     ),
     ValidFile(
         "forwarded.eml",
@@ -120,6 +157,13 @@ VALID = [
         "# Tides\n\nHow many?\n\n````python\nprint('```')\n2 + 2\n````\n\n```\n4 tides\n```\n\n```\n<Figure>\n```",
         {"language": "python"},
     ),
+    ValidFile(
+        "null.ipynb",
+        b'{"cells": [{"cell_type": "markdown", "source": "# Salt"}], "metadata": {"title": ["a"], "kernelspec": "python3"}}',
+        "Salt",
+        "# Salt",
+        {},
+    ),
     ValidFile("old.ipynb", made.old_notebook(), "Salt", "# Salt\n\n```\n1 + 1\n```", {}),
     ValidFile(
         "front.md",
@@ -141,6 +185,27 @@ VALID = [
         "Other",
         "# Other\n\nHigh.\n",
         {"title": ["Tides", "Salt"], "heights": '{"2026-03-02": 4, "low": {"1": 2}}'},
+    ),
+    ValidFile(
+        "values.md",
+        b"---\ntitle: Yes\nzip: 01234\ntime: 12:30:15\nversion: 1.10\npython_versions: [3.10]\n"
+        b"country: NO\nyear: 1990\nfare: -2.50\nprice: 1234567.5\ndraft: true\ntags: [on, 1.0, 0x1F]\n"
+        b"day: 2026-02-30\nnone: ~\n---\nHigh.\n",
+        "Yes",
+        "High.\n",
+        {
+            "zip": "01234",
+            "time": "12:30:15",
+            "version": "1.10",
+            "python_versions": ["3.10"],
+            "country": "NO",
+            "year": 1990,
+            "fare": -2.5,
+            "price": 1234567.5,
+            "draft": True,
+            "tags": ["on", 1.0, "0x1F"],
+            "day": "2026-02-30",
+        },
     ),
     ValidFile("loop.md", b"---\ntags: &x [*x]\n---\nHigh.\n", "loop", "---\ntags: &x [*x]\n---\nHigh.\n", {}),
     ValidFile(
@@ -182,6 +247,27 @@ VALID = [
         'Fares of 2026\n\n| Stop | Fare | Since |\n| Quill | 3,5 "new" | 1911 |\n| Tarn | 7 |\n| 5" pipe | 1,0 | 2,0 | 3,0 |',
         {},
     ),
+    ValidFile(
+        "two.csv",
+        b"Stop,Fare\nQuay,3\n\nMill,4\nTarn,5\n,\nBoats\nName,Launched,Crew\nTern,1911,3\n",
+        "two",
+        "| Stop | Fare |\n| Quay | 3 |\n| Mill | 4 |\n| Tarn | 5 |\n\n\n| Boats |\n| Name | Launched | Crew |\n| Tern | 1911 | 3 |",
+        {},
+    ),
+    ValidFile(
+        "gaps.csv",
+        b'Name,City,Score\nAda,"Paris\nNord" ,5\n,,\nBen,London,\nCem,Rome,7\n\nDan,unknown,none\nEve,Oslo,8\n',
+        "gaps",
+        "| Name | City | Score |\n| Ada | Paris Nord | 5 |\n| Ben | London |\n| Cem | Rome | 7 |\n| Dan | unknown | none |\n| Eve | Oslo | 8 |",
+        {},
+    ),
+    ValidFile(
+        "inches.tsv",
+        b'Part\tFare\nMast\t"3 inch"\n"9 inch\t7\nBoom\t8\nYard\t"4 inch\n"two\nlines"\t5\n"Big" sail\t6\n',
+        "inches",
+        '| Part | Fare |\n| Mast | 3 inch |\n| "9 inch | 7 |\n| Boom | 8 |\n| Yard | "4 inch |\n| two lines | 5 |\n| Big sail | 6 |',
+        {},
+    ),
     ValidFile("one.csv", b"Stop\nQuill\n", "one", "| Stop |\n| --- |\n| Quill |", {}),
     ValidFile(
         "notes.csv",
@@ -204,6 +290,16 @@ VALID = [
         "1 Tide mills",
         "# 1 Tide mills\n\n# Parts\n\nThey turn.\n\n## Wheels\n\nOak.",
         {"page_starts": [0, 16, 16]},
+    ),
+    ValidFile(
+        "chapters.pdf",
+        made.outlined_pdf(
+            ["Chapter 3) Tj 14 TL T* (It ends.) Tj T* (Chapter 4) Tj T* (It begins."],
+            [(1, "Chapter 4", 0), (1, "Chapter 5", 0)],
+        ),
+        "Chapter 5",
+        "# Chapter 5\n\nChapter 3\nIt ends.\n\n# Chapter 4\n\nIt begins.",
+        {"page_starts": [0]},
     ),
     ValidFile("circle.pdf", made.circular_outline(), "circle", "One.", {"page_starts": [0]}),
 ]
@@ -304,6 +400,11 @@ def test_any_number_of_empty_rows_separate_two_tables(worker: ParseWorker) -> No
         book.active["A1"], book.active["B1048576"] = "near", "far"
 
     assert read("far.xlsx", made.workbook(fill), worker).text == "# Sheet\n\n| near |\n\n\n|  | far |"
+
+
+def test_a_long_cell_is_not_repeated_without_limit(worker: ParseWorker) -> None:
+    text = read("long.docx", made.long_merged_cell(100_000, 1_000), worker).text
+    assert 10 * 100_000 < len(text) < 12 * 100_000
 
 
 def test_an_empty_paragraph_separates_two_tables(worker: ParseWorker) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from graph.documents.read import read_documents
+from graph.documents.read import IGNORE_FILE, read_documents
 from graph.errors import UserError
 from tests.graph.documents.made import pdf_pages
 
@@ -46,6 +46,14 @@ def test_text_markdown_and_html_files_of_a_folder_are_read_with_their_titles(tmp
         ("a.md", "#Salt\nIt is white.", "Salt"),
         ("a.md", "# ##\n\nNothing.", "a"),
         ("a.md", "<!-- draft -->\n\nHigh.", "a"),
+        ("a.md", "Tides\n=====\nHigh.", "Tides"),
+        ("a.md", "---\n\n# Tides\n\nHigh.", "Tides"),
+        ("a.rst", "*****\nTides\n*****\n\nHigh.", "Tides"),
+        ("a.md", "A line.\n***\nHigh.", "a"),
+        ("a.md", "Example:\n~~~\nprint\n~~~", "a"),
+        ("a.md", "- tides\n---\nHigh.", "a"),
+        ("a.md", "---\n\n---\n\nHigh.", "a"),
+        ("a.md", "---\ntides: a: b\n---\nHigh.", "a"),
         ("a.adoc", "= Tides\n:toc:\n\nHigh.", "Tides"),
         ("a.rst", ".. _tides:\n\nTides\n=====\n", "a"),
         ("a.tex", "\\documentclass{article}\n\n\\begin{document}", "a"),
@@ -75,6 +83,32 @@ def test_a_link_to_a_file_outside_the_folder_is_skipped_and_reported(tmp_path: P
     assert list(found) == ["in.txt"] and "link" in notes[0]
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can read every folder")
+def test_files_without_permission_are_skipped_or_refused(tmp_path: Path) -> None:
+    docs, locked = tmp_path / "docs", tmp_path / "locked"
+    (docs / "sub").mkdir(parents=True)
+    locked.mkdir()
+    for file in (docs / "a.txt", docs / "sub/b.txt", locked / "c.txt", docs / IGNORE_FILE):
+        file.write_text("Salt.")
+    (docs / "link.txt").symlink_to(locked / "c.txt")
+    locked.chmod(0)
+    (docs / "sub").chmod(0o400)
+    try:
+        found, notes = read(docs)
+        assert list(found) == ["a.txt"]
+        assert notes == [
+            "link.txt: skipped, cannot be read (Permission denied)",
+            "sub: skipped, a folder that cannot be read",
+        ]
+        (docs / IGNORE_FILE).chmod(0)
+        for source in (docs, locked / "c.txt", locked / "rows.jsonl"):
+            with pytest.raises(UserError, match=r"cannot be read \(Permission denied\)"):
+                read(source)
+    finally:
+        locked.chmod(0o700)
+        (docs / "sub").chmod(0o700)
+
+
 def test_empty_documents_are_skipped_and_reported(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n")
     (tmp_path / "full.txt").write_text("full")
@@ -97,7 +131,8 @@ def test_half_a_character_in_a_row_is_replaced(tmp_path: Path) -> None:
         ("a.jsonl", b'{"id": "1", "text": "x"}\n\n{"id": \n', "a.jsonl line 3: not valid JSON"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n[1]\n', "a.jsonl line 2: a JSON array"),
         ("a.jsonl", b'{"id": "1", "text": "x"}\n{"id": "1", "text": "y"}\n', "line 2: id '1' is also the id of"),
-        ("a.jsonl", b'{"id": "1\\ud83d", "text": "x"}\n', "line 1: id '1\\ud83d' contains half a character"),
+        ("a.jsonl", b'{"id": "1\\ud83d", "text": "x"}\n', "line 1: id '1\\ud83d' contains NUL or half a character"),
+        ("a.jsonl", b'{"id": "1\\u0000", "text": "x"}\n', "line 1: id '1\\x00' contains NUL or half a character"),
         ("a.jsonl", b'{"id": "1", "text": "\xff"}\n', "a.jsonl line 1: byte 0xff"),
         ("a.jsonl", b'{"id": "1", "text": "x", "title": 0}\n', "a.jsonl line 1: 'title' is 0"),
         ("a.jsonl", b'{"id": "1", "text": "x", "metadata": []}\n', "a.jsonl line 1: 'metadata' is []"),

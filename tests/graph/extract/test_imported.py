@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from graph.build.build import BuildReport, build_index
-from graph.build.lifecycle import index_status
+from graph.build.build import BuildReport, Edit, build_index, edit_index, put_documents
+from graph.build.lifecycle import delete_documents, index_status
+from graph.build.read_passages import imported_hashes
+from graph.build.stores import open_for_writing, read_settings
 from graph.errors import UserError
 from graph.extract.extraction import Fact
 from graph.extract.imported import Row, load_extraction, place_triples
@@ -18,6 +20,7 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document, Passage
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.graph.hashed import encoder
 from tests.graph.same import assert_same_index
 from tests.growth import assert_linear
 
@@ -68,6 +71,31 @@ def test_the_time_to_place_triples_grows_in_proportion_to_the_document() -> None
     assert_linear(prepare, 100)
 
 
+def test_the_time_to_place_triples_grows_in_proportion_to_the_passages() -> None:
+    def prepare(size: int) -> Callable[[], object]:
+        texts = [f"Boat Ab{n}x lies at Quay{n} Road. " for n in range(size)]
+        row = Row(
+            tuple(f"Quay{n} Road" for n in range(size)),
+            tuple((f"Boat Ab{n}x", "lies at", f"Quay{n} Road") for n in range(size)),
+        )
+        passages = [Passage(f"p{n}", "d", "Yard", n, 0, len(text), text) for n, text in enumerate(texts)]
+        return lambda: place_triples(row, Document("d", "Yard", "".join(texts)), passages)
+
+    assert_linear(prepare, 100)
+
+
+def test_names_without_an_initial_capital_are_entities_and_common_words_are_not() -> None:
+    text = "The iPhone shows p53 and mRNA. 林建国设计望海塔。1958年才完工。"
+    entities = ("iPhone", "p53", "mRNA", "shows", "林建国", "望海塔", "1958年")
+    triples = (("mRNA", "encodes", "p53"), ("林建国", "设计", "望海塔"))
+    passage = Passage("p", "d", "", 0, 0, len(text), text)
+    (found,) = place_triples(Row(entities, triples), Document("d", "", text), [passage])
+    names = [("iPhone", "p53", "mRNA"), ("林建国", "望海塔")]
+    assert [set(each.entities) for each in found[:2]] == [set(each) for each in names]
+    assert [each.facts for each in found] == [(Fact(*triples[0]),), (Fact(*triples[1]),), ()]
+    assert found[2].entities == ()
+
+
 def test_a_triple_belongs_to_the_sentence_with_most_of_its_words() -> None:
     texts = ("Tarn is a village of Quill. Ada Marlow lives there. ", "The bell of Tarn rings at 10:30.")
     passages = [Passage("p0", "tarn", "Tarn", 0, 0, 52, texts[0]), Passage("p1", "tarn", "Tarn", 1, 52, 84, texts[1])]
@@ -99,6 +127,33 @@ def test_only_documents_whose_row_changed_are_read_again(tmp_path: Path) -> None
     assert build(tmp_path / "i", edited).written == 1
     build(tmp_path / "whole", edited)
     assert_same_index(load_arrays(tmp_path / "i", IndexData), load_arrays(tmp_path / "whole", IndexData))
+
+
+def test_without_the_extraction_documents_are_deleted_but_none_is_read(tmp_path: Path) -> None:
+    file, folder = write(tmp_path / "x.jsonl", ROWS), tmp_path / "i"
+    build(folder, file)
+    file.unlink()
+    edit_index(folder, lambda: [Edit(delete="ada")], encoder)
+    delete_documents(folder, ["marlow"], encoder)
+    for document in (ISLES[0], Document("new", "", "The Gull is a ferry of Quill.")):
+        with pytest.raises(UserError, match=r"x\.jsonl: no such file"):
+            edit_index(folder, lambda added=document: [Edit(add=[added])], encoder)  # type: ignore[misc]
+    assert index_status(folder).read_by == {"import": 1, "rules": 2}
+    with pytest.raises(UserError, match=r"x\.jsonl: no such file"):
+        build(folder, file)
+
+
+def test_documents_that_wait_for_a_missing_extraction_are_not_read_by_rules(tmp_path: Path) -> None:
+    file, folder = write(tmp_path / "x.jsonl", ROWS), tmp_path / "i"
+    build(folder, file, ISLES[1:])
+    with open_for_writing(folder) as store, store.transaction():
+        put_documents(store, ISLES[:1], imported_hashes(read_settings(folder)))
+    file.unlink()
+    with pytest.raises(UserError, match=r"x\.jsonl: no such file"):
+        edit_index(folder, lambda: [Edit(delete="tarn")], encoder)
+    write(file, ROWS)
+    (result,) = edit_index(folder, lambda: [Edit(delete="tarn")], encoder)
+    assert result.deleted and result.report.read_by == {"import": 2, "rules": 2}
 
 
 def test_characters_that_no_store_accepts_become_spaces(tmp_path: Path) -> None:

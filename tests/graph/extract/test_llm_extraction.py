@@ -22,6 +22,7 @@ from graph.index.index import open_index
 from graph.store.arrays import load_arrays
 from graph.store.data import IndexData
 from graph.store.index_settings import IndexSettings
+from graph.store.rows import Store
 from graph.types import Document, Passage
 from modegraph.cli import open_model
 from tests.commands import run
@@ -66,6 +67,27 @@ def test_a_retried_passage_inside_a_table_is_sent_with_the_tables_header(tmp_pat
         retry_failed(tmp_path / "i", encoder, open_model)
         assert {body["messages"][1]["content"] for body in server.requests} == first
     assert all("Stop of the ferry: Quay" in prompt for prompt in first)
+
+
+def test_each_document_is_loaded_once_for_all_of_its_failed_passages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded: list[str] = []
+    load = Store.document
+
+    def record_and_load(self: Store, source: str) -> Document:
+        loaded.append(source)
+        return load(self, source)
+
+    ships = [Document("many", "Ships", "\n\n".join(ship.text for ship in SHIPS)), SHIPS[3]]
+    with chat_server(lambda body, number: "?") as server:
+        assert build(tmp_path / "i", ships, server).quarantined > 10
+        monkeypatch.setattr(Store, "document", record_and_load)
+        monkeypatch.setattr(
+            "graph.build.lifecycle.finish_build", lambda *arguments: load_arrays(tmp_path / "i", IndexData)
+        )
+        assert retry_failed(tmp_path / "i", encoder, open_model) > 10
+    assert sorted(loaded) == ["d003", "many"]
 
 
 @pytest.mark.long
@@ -133,10 +155,9 @@ def test_only_passages_whose_two_replies_are_bad_go_into_quarantine(tmp_path: Pa
         and "not a JSON object" in retries["Ship 35"]
     )
     assert (report.quarantined, report.passages, report.read_by) == (2, 60, {"llm": 58})
-    rows = open_store(tmp_path / "i").rows(
-        "SELECT p.source, q.problem, q.reply, q.attempts FROM quarantine q JOIN passages p ON p.row = q.passage ORDER BY 1"
-    )
-    (cut, prose) = rows
+    query = "SELECT p.source, q.problem, q.reply, q.attempts FROM quarantine q JOIN passages p ON p.row = q.passage ORDER BY 1"
+    with open_store(tmp_path / "i") as store:
+        (cut, prose) = store.rows(query)
     assert cut[0] == "d010" and "cut at" in str(cut[1]) and len(str(cut[2])) == 2000 and cut[3] == 2
     assert prose == ("d035", "it is not a JSON object", "no JSON", 2)
     index = open_index(tmp_path / "i", encoder)
@@ -277,7 +298,7 @@ def test_examples_can_be_replaced_and_another_model_or_prompt_is_refused(tmp_pat
         build(tmp_path / "i", ISLES[:1], server, extractor_examples=str(examples))
         assert "Passage: $5 for {tea}." in server.requests[0]["messages"][0]["content"]
         with pytest.raises(UserError, match="read by model m, prompts"):
-            build(tmp_path / "i", ISLES[:2], server)
+            build(tmp_path / "i", ISLES[:2], server, extractor_examples="")
         other = settings(server, extractor_model=f"openai:other@{server.url}", extractor_examples=str(examples))
         with pytest.raises(UserError, match=r"not by model other.*--extractor-model"):
             build_index(tmp_path / "i", ISLES[:2], other, encoder, open_model)

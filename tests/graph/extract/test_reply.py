@@ -86,6 +86,21 @@ def test_fenced_and_slightly_broken_json_is_repaired() -> None:
     assert occurrence.text == "It rains." and dropped == 0
 
 
+def test_null_entities_and_a_topic_that_is_no_text_count_as_left_out() -> None:
+    for entities, topic in ((None, None), ([], 3), ([], ["x"])):
+        text = reply({"text": "It rains.", "entities": entities, "topic": topic})
+        (occurrence,), dropped = read_reply(text, PASSAGE)
+        assert (occurrence.text, occurrence.entities, occurrence.topics, dropped) == ("It rains.", (), (), 0)
+
+
+def test_a_reply_with_composed_accents_is_supported_by_a_passage_with_decomposed_ones() -> None:
+    text = "Jose\u0301 Pen\u0303a lo\u0308st i\u0301t. Lan\u00adterns glow."
+    passage = Passage("p", "d", "", 0, 0, len(text), text)
+    found, dropped = read_reply(reply(proposition("José Peña löst ít.", ["José Peña"])), passage)
+    assert [(each.entities, each.end) for each in found] == [(("José Peña",), text.index(" Lan"))] and dropped == 0
+    assert share_supported("Lanterns glow", text) == 1.0
+
+
 def test_an_empty_list_of_propositions_is_a_valid_reply() -> None:
     assert read_reply(reply(), PASSAGE) == ((), 0)
 

@@ -116,11 +116,22 @@ def test_a_term_that_two_documents_share_is_a_name_and_links_them(
         ("东京", "他住在东京。"),
         ("مكتبة المدينة القديمة الكبيرة", "زار سالم مكتبة المدينة القديمة الكبيرة أمس."),
         ("부산", "그는 부산에서 살았다."),
+        ("列奥纳多·达·芬奇", "画家列奥纳多·达·芬奇出生了。"),
+        ("东京 塔", "他参观了东京 塔。"),
+        ("갤럭시 s23", "그는 갤럭시 S23을 샀다."),
+        ("2018년 동계 올림픽", "그는 2018년 동계 올림픽에서 이겼다."),
+        ("चंद्रयान-3", "भारत ने चंद्रयान-3 भेजा।"),
+        ("رؤية 2030", "أطلقت المدينة رؤية 2030."),
     ],
 )
 def test_a_title_is_a_name_wherever_it_occurs(title: str, text: str) -> None:
     assert (0, title) in caseless_terms([text], title_keys(title))
     assert caseless_terms([text], []) == []
+
+
+def test_a_title_inside_a_longer_word_is_not_a_name() -> None:
+    texts = ["المكاتب قديمة جدا.", "أطلقت المدينة رؤية 20301."]
+    assert caseless_terms(texts, ["كاتب", "رؤية 2030"]) == []
 
 
 def test_an_affix_is_stripped_where_the_noun_also_occurs_without_that_affix() -> None:

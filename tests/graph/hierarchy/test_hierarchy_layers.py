@@ -77,12 +77,22 @@ def test_a_layer_that_does_not_exist_is_reported(layered_index: Index) -> None:
         ask(layered_index, [3, 1], 5)
 
 
-def test_with_a_condition_a_layer_without_nodes_of_its_documents_is_empty(layered_index: Index) -> None:
-    only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"]}
+def test_with_a_condition_a_layer_without_nodes_of_its_documents_is_empty_and_gives_no_probability_of_absence(
+    layered_index: Index,
+) -> None:
+    only = {"mode": "hierarchy", "layers": [2], "where": ["source=part-0"], "abstain": 0.9}
     found = retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only))
-    assert not found.passages and not found.summaries
+    assert not found.passages and not found.summaries and found.absence is None
+    passages = retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only | {"layers": [0]}))
+    assert passages.passages and passages.absence is not None
     with pytest.raises(UserError, match=r"layer 3 has no nodes in this index\. Expected one or more of 0, 1, 2\. "):
         retrieve(layered_index, QUESTION, RetrieveSettings.model_validate(only | {"layers": [3]}))
+
+
+@pytest.mark.parametrize("question", [QUESTION, "What themes recur?"])
+def test_auto_checks_the_layers_of_every_question(layered_index: Index, question: str) -> None:
+    with pytest.raises(UserError, match="layer 9 has no nodes"):
+        retrieve(layered_index, question, RetrieveSettings(mode="auto", layers=(9,)))
 
 
 def test_in_an_empty_index_any_layer_is_empty(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The similarity graph, its communities and extractive summaries, compared with slow reference implementations and closed forms."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -153,6 +155,14 @@ def test_ties_are_broken_by_row_order_even_if_a_search_returns_only_some_of_the_
     graph = similarity_graph(vectors_ND, 2, -1.0)
     assert np.flatnonzero(graph[[39], :].toarray()).tolist() == [0, 1]
     assert np.flatnonzero(graph[[0], :].toarray()).tolist()[:2] == [1, 2] and graph[[0], :].nnz >= 39
+
+
+def test_a_thousand_identical_vectors_take_the_memory_of_a_batch_not_of_all_pairs() -> None:
+    tracemalloc.start()
+    graph = similarity_graph(np.repeat(vectors(1, 3), 1_000, axis=0), 10, 0.5)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert graph.nnz == 2 * (1_000 * 10 - 10 * 11 // 2) and peak_bytes < 30e6
 
 
 def test_a_new_node_joins_the_community_with_the_largest_sum_of_edge_weights_and_known_nodes_stay() -> None:

@@ -7,14 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graph.build.lifecycle import delete_documents
 from graph.index.filters import parse_condition
-from graph.index.index import Index
+from graph.index.index import Index, open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.store.columns.strings import Strings
 from graph.store.data import IndexData
-from graph.types import Document
-from tests.graph.hashed import build
+from graph.types import Document, Summary
+from tests.graph.hashed import build, encoder
 
 ALLOWED = [
     Document(
@@ -111,3 +112,23 @@ def test_access_to_no_documents_gives_an_empty_index_and_to_all_documents_the_in
     empty = index.only((parse_condition("team=nobody"),))
     assert (len(empty.sources()), len(empty.data.passage_ids), len(empty.data.entity_texts)) == (0, 0, 0)
     assert index.only((parse_condition("nokey!=x"),)) is index
+
+
+def summaries_of(index: Index) -> list[Summary]:
+    return [index.summary(row) for row in range(len(index.data.summary_ids))]
+
+
+def test_no_summary_contains_a_sentence_that_only_hidden_documents_contain_after_a_deletion(tmp_path: Path) -> None:
+    """The community keeps its summary when few of its documents are deleted, but not if the sentence was theirs, even if a hidden document repeats it."""
+    sentence = "Tarn Hall closes at nine."
+    texts = 14 * ["The wool guild of Tarn keeps its hall for wool work."]
+    texts[3] += f" {sentence}"
+    members = [Document(f"a/{n:02}", "", text, {"team": "sea"}) for n, text in enumerate(texts)]
+    other = Document("b", "", f"Zebras graze on Quaxley hill. {sentence}", {"team": "hill"})
+    index = build(tmp_path / "i", [*members, other], min_similarity=0.6, neighbours=13)
+    (before,) = summaries_of(index)
+    assert len(before.members) == 14 and sentence in before.text
+    delete_documents(tmp_path / "i", ["a/03"], encoder)
+    visible = open_index(tmp_path / "i", encoder).only(TEAM_SEA)
+    assert [len(each.members) for each in summaries_of(visible)] == [13]
+    assert [(name, text) for name, text in texts_of(visible.data) if sentence in text] == []

@@ -1,6 +1,7 @@
 """Filters: the meaning of conditions, and no part of a filtered-out document in the results of any mode (docs/developers/behaviours.md, 23)."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ from graph.store.index_settings import IndexSettings
 from graph.types import Document
 from tests.corpora import ISLES
 from tests.fakes import HashEncoder
+from tests.growth import assert_linear
 
 YEARS = {"lantern": 1911, "marlow": 1880, "ada": 1931, "bread": 2001}
 
@@ -68,6 +70,11 @@ YEARS = {"lantern": 1911, "marlow": 1880, "ada": 1931, "bread": 2001}
         ("tag=sea", ["ship", "sea"], True),
         ("tag!=sea", ["ship", "sea"], False),
         ("open=true", True, True),
+        ("वर्ष=1990", 1990, True),
+        ("ปี = 1", 1, True),
+        ("page count>=3", 3, True),
+        ("dc:title!=x", "y", True),
+        ("so far!?=no", "no", True),
     ],
 )
 def test_a_condition_compares_numbers_as_numbers_and_text_as_text(text: str, value: object, holds: bool) -> None:
@@ -83,8 +90,18 @@ def test_bad_conditions_are_reported(index_with_years: Index) -> None:
         retrieve(index_with_years, "x", _settings("dense", "pages=3"))
     with pytest.raises(UserError, match="year>3000: none of 5 documents meets it"):
         retrieve(index_with_years, "x", _settings("dense", "year>3000"))
-    with pytest.raises(UserError, match="key=value"):
-        parse_condition("recent")
+    for text in ("recent", "!=x", "=x", " <3", "year=", '"team"!=secret', "'team'!=secret", "'team != secret'"):
+        with pytest.raises(UserError, match="key=value"):
+            parse_condition(text)
+
+
+def test_a_key_may_contain_spaces_and_marks_of_any_script() -> None:
+    keys = ("वर्ष", "ปี", "page count", "dc:title", "so far!", "a|b")
+    assert tuple(parse_condition(f"{key}>=3").key for key in keys) == keys
+
+
+def test_the_time_to_parse_a_condition_grows_in_proportion_to_its_blanks() -> None:
+    assert_linear(lambda size: partial(parse_condition, f"a{' ' * size}b{' ' * size}= c{' ' * size}d"), 2_000)
 
 
 @pytest.fixture(scope="module")

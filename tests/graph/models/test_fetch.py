@@ -15,7 +15,7 @@ from types import ModuleType
 import pytest
 
 from graph.errors import UserError
-from graph.models.catalogue import RECORD, SMOLLM2, check_files, folder_of, is_whole
+from graph.models.catalogue import RECORD, SMOLLM2, check_files, folder_of, is_whole, remove
 from graph.models.fetch import fetch
 
 BYTES = b"a GGUF file"
@@ -96,6 +96,34 @@ def test_a_killed_conversion_leaves_no_model_and_the_next_fetch_cleans_up(gguf: 
     assert len(remaining) == 2 and remaining != ["fetching.lock", "smollm2"] and not is_whole(MODEL)
     assert start_fetch(gguf).wait(120) == 0
     assert is_whole(MODEL) and file_names(folder_of(MODEL).parent) == ["fetching.lock", "smollm2"]
+
+
+def test_remove_waits_for_a_running_fetch(gguf: Path) -> None:
+    running = start_fetch(gguf)
+    while not count_conversions(gguf):
+        assert running.poll() is None
+        time.sleep(0.05)
+    notes: list[str] = []
+    assert remove(MODEL, notes.append) and "waiting until it has finished" in notes[0]
+    _, errors = running.communicate(timeout=120)
+    assert running.returncode == 0, errors
+    assert file_names(folder_of(MODEL).parent) == ["fetching.lock"]
+
+
+@pytest.mark.parametrize("target", ["elsewhere", "nowhere"])
+def test_remove_deletes_a_link_but_not_its_target(target: str, gguf: Path) -> None:
+    (gguf.parent / "elsewhere").mkdir()
+    folder_of(MODEL).parent.mkdir(parents=True)
+    folder_of(MODEL).symlink_to(gguf.parent / target)
+    assert remove(MODEL, print) and not remove(MODEL, print)
+    assert (gguf.parent / "elsewhere").is_dir() and not folder_of(MODEL).is_symlink()
+
+
+def test_remove_reports_a_cache_that_cannot_be_written(gguf: Path) -> None:
+    """A folder occupies the lock's path, because permissions would not stop a superuser who runs the tests."""
+    (folder_of(MODEL).parent / "fetching.lock").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"smollm2: cannot be written \(.*XDG_CACHE_HOME"):
+        remove(MODEL, print)
 
 
 @pytest.mark.usefixtures("fast_conversion")

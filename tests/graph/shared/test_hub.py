@@ -1,11 +1,13 @@
 """A model name is checked with one request to the hub, so that an unknown name and a hub that does not answer are reported immediately."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
 
 from graph.errors import UserError
+from graph.models.encoder import find_model
 from graph.shared.hub import only_in_cache
 from tests.hub import go_online, hub, put_into_cache
 
@@ -51,6 +53,35 @@ def test_without_a_network_a_cached_model_is_enough(
         only_in_cache("owner/name", "model")
     put_into_cache(tmp_path, "owner/name", model)
     assert only_in_cache("owner/name", "model") is True
+
+
+@pytest.mark.parametrize(
+    ("file", "is_needed"),
+    [
+        *(("README.md", False), ("original/params.json", False), ("consolidated.safetensors", False)),
+        *(("model.safetensors", True), ("tokenizer.json", True), ("chat_template.jinja", True)),
+        *(("vocab.txt", True), ("merges.txt", True), ("tokenizer.model", True), ("adapter_model.safetensors", True)),
+    ],
+)
+def test_a_cached_model_may_lack_files_that_are_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path, file: str, is_needed: bool
+) -> None:
+    go_online(monkeypatch, NO_HUB, tmp_path)
+    put_into_cache(tmp_path, "owner/name", model, missing=[file])
+    with pytest.raises(UserError, match="not in the hub's cache") if is_needed else nullcontext():
+        assert only_in_cache("owner/name", "model") is True
+
+
+def test_an_encoder_that_is_only_partly_in_the_cache_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, model: Path
+) -> None:
+    """Its fingerprint covers all of these files."""
+    go_online(monkeypatch, NO_HUB, tmp_path)
+    put_into_cache(tmp_path, "owner/name", model, missing=["data_config.json", "README.md"])
+    with pytest.raises(
+        UserError, match=r"missing \(data_config\.json\).*Connect to the hub once, or name the folder .*/abc "
+    ):
+        find_model("owner/name", "encoder")
 
 
 @pytest.mark.long

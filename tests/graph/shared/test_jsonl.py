@@ -1,12 +1,13 @@
 """Files are replaced as a whole: an error leaves the previous file and no temporary one."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graph.shared.jsonl import read_jsonl, replacing, write_jsonl
+from graph.shared.jsonl import append_jsonl, read_jsonl, replacing, write_json, write_jsonl
 
 
 def test_rows_are_written_as_utf8_lines(tmp_path: Path) -> None:
@@ -14,6 +15,18 @@ def test_rows_are_written_as_utf8_lines(tmp_path: Path) -> None:
     assert write_jsonl(tmp_path / "rows.jsonl", rows) == 2
     assert list(read_jsonl(tmp_path / "rows.jsonl")) == [(1, rows[0]), (2, rows[1])]
     assert "naïve 東京" in (tmp_path / "rows.jsonl").read_text(encoding="utf-8")
+
+
+def test_half_a_character_is_written_as_it_was_read(tmp_path: Path) -> None:
+    """JSON can contain a lone surrogate, which UTF-8 cannot encode."""
+    file, line = tmp_path / "rows.jsonl", '{"a": "Tarn \\ud83d"}\n'
+    file.write_text(line)
+    (_, row), *_ = read_jsonl(file)
+    write_jsonl(file, [row])
+    append_jsonl(file, row)
+    assert file.read_text() == 2 * line
+    write_json(file, row)
+    assert json.loads(file.read_text()) == row
 
 
 def test_a_byte_order_mark_at_the_start_of_a_file_is_dropped(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import doctest
 import json
+from functools import partial
 
 import pytest
 import yaml
@@ -11,8 +12,10 @@ from graph import errors as module
 from graph.config import Settings, load_settings
 from graph.errors import MARK, UserError, redact, redacted
 from graph.shared.console import say
+from tests.growth import assert_linear
 
 SECRET = "correct-horse-battery"
+SECRET_CHARS = "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1z"
 
 
 def test_the_examples_in_docstrings_are_correct() -> None:
@@ -45,11 +48,17 @@ def test_a_message_has_no_full_stop_at_its_end_but_keeps_the_names_of_folders(
         f"db.password={SECRET}",
         "hf_abcdefghijklmnop was refused",
         "Incorrect API key provided: sk-proj-abcdefghijklmnop",
+        "Incorrect API key provided: sk-1234567890",
+        *(f"hf_{SECRET_CHARS}: refused", f"hf_oauth_{SECRET_CHARS}: refused"),
+        f"key sk-{SECRET_CHARS[:13]}_{SECRET_CHARS[13:]} is unknown",
+        f"sk-proj-{SECRET_CHARS[:8]}-{SECRET_CHARS[8:16]}-{SECRET_CHARS[16:]}",
     ],
 )
 def test_a_secret_in_a_string_is_redacted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     for shown in (redact(text), str(UserError(text, "another", f"not {text}"))):
-        assert SECRET not in shown and "abcdefghijklmnop" not in shown and MARK in shown
+        assert (
+            SECRET not in shown and "abcdefghijklmnop" not in shown and SECRET_CHARS[-8:] not in shown and MARK in shown
+        )
     say(text)
     assert SECRET not in capsys.readouterr().err
 
@@ -61,16 +70,26 @@ def test_a_secret_in_a_string_is_redacted(text: str, capsys: pytest.CaptureFixtu
         "max_answer_tokens = 5; ms_per_token = 1.0",
         "http://127.0.0.1:8080/v1 and openai:m@http://host:1/v1",
         "unknown key 'api_kee'. Did you mean 'api_key'?",
+        "/data/hf_documents_2024/a.txt and hf_my_long_data_set_of_letters: no such folder",
+        "data/sk-wikipedia-dump-2026-01-31-part-07.jsonl, sk-slovak-language-documents",
     ],
 )
 def test_a_string_without_a_secret_is_unchanged(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.parametrize("part", ["sk-", "a.", "hf_a-", "a_", "token="])
+def test_the_time_grows_linearly(part: str) -> None:
+    assert_linear(lambda size: partial(redact, part * size), 500)
+
+
 def test_secrets_in_environment_variables_are_redacted_unless_they_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("OTHER_KEY", "ab")
     assert redact(f"401 for {SECRET} at ab") == f"401 for {MARK} at ab"
+    monkeypatch.setenv("SORT_KEY", "report")
+    assert redact("reports/2024: a/report, my_report.") == f"reports/2024: a/{MARK}, my_{MARK}."
+    assert redact(f"x{SECRET}x") == f"x{MARK}x"
 
 
 class Store(Settings):

@@ -168,6 +168,17 @@ def test_faiss_reads_no_file_that_is_damaged(tmp_path: Path, damage: Callable[[P
         open_ann(ann.file, ann.probes, ann.recall).search(clustered_vectors(1), 3)
 
 
+def test_a_reader_whose_ann_index_an_edit_has_removed_compares_all_rows(tmp_path: Path) -> None:
+    vectors_ND = clustered_vectors(4_000)
+    vectors, used = (in_segments(tmp_path, vectors_ND, 1, 1, np.arange(4_000)) for _ in range(2))
+    query_D = clustered_vectors(20, 1)[0]
+    before, _ = nearest(used, query_D, 10)
+    for file in (tmp_path / "vectors").glob("*.ann"):
+        file.unlink()
+    assert nearest(used, query_D, 10)[0].tolist() == before.tolist()
+    assert nearest(vectors, query_D, 10)[0].tolist() == top_rows(vectors_ND @ query_D, 10).tolist()
+
+
 def test_open_generations_share_an_ann_index_and_an_unused_one_is_released(tmp_path: Path) -> None:
     ann = build_ann(tmp_path, "v-0.segment", clustered_vectors(50))
     first = open_ann(ann.file, ann.probes, ann.recall)

@@ -12,6 +12,7 @@ import pytest
 
 from graph.errors import UserError
 from graph.store.lock import IndexBusy, writer_lock
+from tests.disks import mounted_disk
 from tests.processes import until
 
 wait_for = partial(until, seconds=60)
@@ -85,3 +86,15 @@ def test_giving_up_names_the_current_writer_and_leaves_the_queue(tmp_path: Path)
             pass
         assert len(list(tmp_path.glob("*.ticket"))) == 1
     assert issubclass(IndexBusy, UserError)
+
+
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        disk.make_read_only()
+        with (
+            pytest.raises(
+                UserError, match=r"disk: cannot be written \(Read-only file system\)\. Expected a writable folder"
+            ),
+            writer_lock(disk.folder),
+        ):
+            pass

@@ -1,5 +1,6 @@
 """The vectors of an unfinished run, stored in batches and read by the same run or another, in any order, equal those that were stored."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ from graph.shared.ids import content_id
 from graph.store.arrays import save_vectors
 from graph.store.embedding_cache import PendingVectors
 from graph.store.vectors import Vectors
+from tests.disks import mounted_disk
+from tests.graph.damage import cut, flip
 
 numbers = st.lists(st.integers(0, 30), max_size=8, unique=True)
 
@@ -57,6 +60,36 @@ def test_two_open_writers_do_not_overwrite_each_other(tmp_path: Path) -> None:
     two.put(ids_of([3, 4]), vectors_of([3, 4]))
     assert np.array_equal(one.take(ids_of([2]), np.dtype("<f4")), vectors_of([2]))
     assert len(PendingVectors(tmp_path).ids) == 4
+
+
+@pytest.mark.parametrize("damage", [flip, cut])
+def test_damaged_batches_and_segments_do_not_count(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    pending = PendingVectors(tmp_path)
+    pending.put(ids_of([1, 2]), vectors_of([1, 2]))
+    pending.put(ids_of([3]), vectors_of([3]))
+    saved = save_vectors(tmp_path, "v", Vectors.of(vectors_of([4]), ids_of([4])), 8)
+    pending.adopt(tmp_path / "vectors" / saved.segments[0].name)
+    first, _, segment = sorted((tmp_path / "pending").iterdir())
+    damage(first)
+    damage(segment)
+    assert PendingVectors(tmp_path).ids == {content_id("3")}
+
+
+def test_without_a_check_all_batches_count(tmp_path: Path) -> None:
+    PendingVectors(tmp_path).put(ids_of([1]), vectors_of([1]))
+    (file,) = (tmp_path / "pending").iterdir()
+    flip(file, -1)
+    assert len(PendingVectors(tmp_path, check=False).ids) == 1 and not PendingVectors(tmp_path).ids
+
+
+def test_a_batch_for_which_the_disk_has_no_space_leaves_no_file(tmp_path: Path) -> None:
+    with mounted_disk(tmp_path / "disk") as disk:
+        pending = PendingVectors(disk.folder)
+        pending.put(ids_of([1]), vectors_of([1]))
+        disk.leave_free(0)
+        with pytest.raises(OSError, match="No space left"):
+            pending.put(ids_of([2] * 500), vectors_of([2] * 500))
+        assert len(list((disk.folder / "pending").iterdir())) == 1 and pending.ids == {content_id("1")}
 
 
 def test_a_batch_that_a_writer_deletes_meanwhile_does_not_count(tmp_path: Path) -> None:

@@ -8,12 +8,15 @@ from bm25s import BM25
 from hypothesis import given
 from hypothesis import strategies as st
 
+from graph.extract.entities import entity_key
+from graph.extract.grounding import words_of
 from graph.index.index import Index, TermScores
 from graph.retrieve.modes.baselines import fuse_ranks
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.parts.ranking import top_rows
 from graph.retrieve.retrieve import retrieve
 from graph.text.bm25 import K1, B, bm25, count_terms, term_weights, terms_of
+from graph.text.word_forms import Words
 from tests.corpora import ISLES
 
 WORDS = ["ferry", "ferry,", "the", "Quill", "1911", "10:30", "東京都", "สวัสดี", "kelp", "…"]
@@ -30,10 +33,21 @@ WORDS = ["ferry", "ferry,", "the", "Quill", "1911", "10:30", "東京都", "ส�
         ("ไทยดี", ["ไท", "ทย", "ยด", "ดี"]),
         ("हिन्दी में।", ["हिन्दी", "में"]),
         ("— … !", []),
+        ("Lan\u00adtern", ["lantern"]),
     ],
 )
 def test_words_numbers_and_pairs_of_characters_are_terms(text: str, terms: list[str]) -> None:
     assert terms_of(text) == terms
+
+
+def test_a_word_is_one_word_with_decomposed_accents_soft_hyphens_and_marks() -> None:
+    for text, word in (
+        ("Cafe\u0301", "café"),
+        ("Lan\u00adtern", "lantern"),
+        ("Петро\u0301в", "петро\u0301в"),
+        ("मीनार", "मीनार"),
+    ):
+        assert Words.of(text).lower == (word,) and words_of(text) == {word} and entity_key(text) == word
 
 
 @given(st.text(st.characters(max_codepoint=0x24F)))

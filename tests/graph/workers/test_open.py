@@ -31,7 +31,9 @@ def test_an_unknown_engine_or_an_unneeded_address_is_refused(engine: str, addres
     assert str(raised.value) == message
 
 
-@pytest.mark.parametrize("address", ["ray://127.0.0.1:10001", "auto", "127.0.0.1:", ":6379", "127.0.0.1:99999"])
+@pytest.mark.parametrize(
+    "address", ["ray://127.0.0.1:10001", "auto", "127.0.0.1:", ":6379", "127.0.0.1:99999", "a..b:6379"]
+)
 def test_a_malformed_address_is_refused(address: str) -> None:
     with pytest.raises(UserError, match=f"^--ray-address {address}"), open_workers("ray", address):
         pass

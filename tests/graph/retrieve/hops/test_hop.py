@@ -229,7 +229,8 @@ def test_hops_ignores_a_light_selector_and_local_refuses_a_hop(isles: Index, tmp
     assert plain.passages == other.passages
     (tmp_path / "selector.safetensors").unlink()
     save_hop(tmp_path, stump("own", 0.5, "any"))
-    with pytest.raises(UserError, match=r"no selector\.safetensors"):
+    message = r"a hop, which only mode hops uses\. Expected a folder with selector\.safetensors"
+    with pytest.raises(UserError, match=message):
         retrieve(isles, QUESTION, RetrieveSettings(mode="local", selector=f"{tmp_path}/"))
 
 

@@ -95,7 +95,7 @@ def test_the_laws_of_the_state_that_was_found_rank_before_those_of_other_states(
     assert search_hops(states, query).reached_P[passage_of(states, "Alcohol laws Tarnia")] < reached - 0.1
 
 
-def test_the_best_passage_of_a_document_is_found_once_for_all_links_to_it(
+def test_the_best_passage_of_a_document_is_found_once_for_all_links_to_it_and_never_for_a_name_of_many_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     documents = [Document("start", "Start", "In spring Ada Bell saw Tarnia. In autumn Ben Hill saw Tarnia.")]
@@ -110,6 +110,9 @@ def test_the_best_passage_of_a_document_is_found_once_for_all_links_to_it(
     monkeypatch.setattr(mode, "_best_passage", recorded)
     links = search_hops(index, query_of(index, "What did Ben Hill see in autumn?")).links
     assert links.title_X.sum() == 18 and len(calls) == len(set(calls)) == 9
+    monkeypatch.setattr(mode, "MAX_NAMESAKES", 8)
+    links = search_hops(index, query_of(index, "What did Ben Hill see in autumn?")).links
+    assert links.title_X.sum() == 0 and len(calls) == 9
 
 
 def test_a_passage_is_explained_by_the_link_that_hops_followed(states: Index) -> None:

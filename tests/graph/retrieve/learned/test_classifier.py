@@ -252,3 +252,5 @@ def test_a_misspelt_selector_is_reported_with_the_nearest_name() -> None:
     with pytest.raises(UserError, match=r"selector = 'treshold'\. Did you mean 'threshold'\?.*trained selector"):
         parse_settings(RetrieveSettings, {"selector": "treshold"}, "ask")
     assert RetrieveSettings(selector="owner/name").selector == "owner/name"
+    with pytest.raises(UserError, match=r"selector = 'xxxx.*Expected 'threshold'.*trained selector"):
+        parse_settings(RetrieveSettings, {"selector": "x" * 5000}, "ask")

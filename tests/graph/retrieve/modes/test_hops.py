@@ -1,6 +1,7 @@
 """`hops` reaches passages that a question does not name, explains how, and ranks the passage of a single-hop question first."""
 
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from graph.retrieve.parts.ranking import best_in_passage, expand_rows
 from graph.retrieve.retrieve import retrieve
 from graph.types import Document
 from tests.graph.hashed import build
+from tests.growth import assert_linear
 
 HOPS = RetrieveSettings(mode="hops", top_k=5, selector="none")
 
@@ -62,6 +64,109 @@ def test_a_name_is_recognised_with_decomposed_accents(tmp_path: Path) -> None:
     question = unicodedata.normalize("NFD", "Is the Café Zoë on the Île Dumée?")
     assert sorted(index.sources()[document] for _, document in named_documents(index, question)) == sorted(names)
     assert "café zoë" in {index.data.entity_texts[row] for row in keywords_of(index, question)}
+
+
+LONG_TITLE = "Effects of kelp bread on the sleep of old shipwrights of Tarn (a study)"
+TITLES = (
+    *("How do I reset my password?", "Mamma Mia!", "“Heroes”", "__init__", "[REC]", "Où est le phare ?", LONG_TITLE),
+    *("Lantern (ferry)", "Ellery", "Skopelos", "AC/DC", "D'Arcy", "Tarn", "Marlow", "Olive oil", "The Who", "Compare"),
+    *(
+        "令和6年度事業報告書",
+        "令和",
+        "JR東日本",
+        "กรุงเทพมหานคร",
+        "ソーシャルネットワーキングサービス",
+        "けいおん！",
+        "東京 2020",
+        "부산",
+    ),
+    unicodedata.normalize("NFD", "ガルーダ航空"),
+)
+
+
+@pytest.fixture(scope="module")
+def titled(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    documents = [Document(str(number), title, f"{title} 는 1911.") for number, title in enumerate(TITLES)]
+    documents.append(Document("korean", "", "그는 부산에서 등대를 보았다. 그는 부산에서 살았다. 등대는 높다."))
+    return build(tmp_path_factory.mktemp("titled") / "index", documents)
+
+
+@pytest.mark.parametrize(
+    ("question", "titles"),
+    [
+        ("How do I reset my password?", ["How do I reset my password?"]),
+        ("how do I reset my password", ["How do I reset my password?"]),
+        ("Was Mamma Mia! a musical?", ["Mamma Mia!"]),
+        ("Who sang in Mamma Mia?", ["Mamma Mia!"]),
+        ("Is “Heroes” an album?", ["“Heroes”"]),
+        ("What does `__init__` do?", ["__init__"]),
+        ("What does the init do?", []),
+        ("Is [REC] a film?", ["[REC]"]),
+        ("Où est le phare ?", ["Où est le phare ?"]),
+        ("où est le phare?", ["Où est le phare ?"]),
+        (f"Who wrote {LONG_TITLE}?", [LONG_TITLE]),
+        (f"Who wrote “The {LONG_TITLE.casefold()}”?", [LONG_TITLE]),
+        ("Lantern (ferry) was built when?", ["Lantern (ferry)"]),
+        ("Lantern was built when?", []),
+        ("je vois le feu d'Ellery", ["Ellery"]),
+        ("L’Ellery est où?", ["Ellery"]),
+        ("Is it (d'Ellery)?", ["Ellery"]),
+        ("l'huile d'olive oil", ["Olive oil"]),
+        ("the rock—Ellery—at night", ["Ellery"]),
+        ("which is larger, Skopelos/Ellery?", ["Skopelos", "Ellery"]),
+        ("Who plays in AC/DC?", ["AC/DC"]),
+        ("Who is D'Arcy?", ["D'Arcy"]),
+        ("I like ferries. Tarn is where?", ["Tarn"]),
+        ("I like ferries! “Tarn” is where?", ["Tarn"]),
+        ("I like ferries\nTarn is where?", ["Tarn"]),
+        ("Which is larger? Skopelos or Tarn?", ["Skopelos", "Tarn"]),
+        ("Which of these films is older?\nMarlow\n- Ellery", ["Marlow", "Ellery"]),
+        ("I like the ferry. Who built it? Who's that?\nWho sank it?\n- Who sold it? Compare both.", []),
+        ("Are The Who and Compare alike?", ["The Who", "Compare"]),
+        ("Did Dr. Marlow see St. Tarn?", ["Marlow", "Tarn"]),
+        ("令和6年度事業報告書の収支は?", ["令和6年度事業報告書"]),
+        ("令和の駅、JR東日本の駅", ["JR東日本", "令和"]),
+        ("กรุงเทพมหานครอยู่ที่ไหน", ["กรุงเทพมหานคร"]),
+        ("ソーシャルネットワーキングサービスとは何ですか", ["ソーシャルネットワーキングサービス"]),
+        ("けいおん！の歌", ["けいおん！"]),
+        ("東京 2020の会場は", ["東京 2020"]),
+        ("東京 20201の会場は", []),
+        ("AJR東日本とは", []),
+        ("ガルーダ航空はどこへ飛ぶか", [TITLES[-1]]),
+    ],
+)
+def test_a_question_names_every_document_whose_title_it_contains(
+    titled: Index, question: str, titles: list[str]
+) -> None:
+    named = [titled.data.document_titles[document] for _, document in named_documents(titled, question)]
+    assert named == titles
+
+
+@pytest.mark.parametrize(
+    ("question", "keywords"),
+    [
+        ("부산에서 등대를 세운 사람은 누구인가?", {"부산", "등대"}),
+        ("ソーシャルネットワーキングサービスとは", {"ソーシャルネットワーキングサービス"}),
+        ("令和6年度事業報告書の収支は?", {"令和6年度事業報告書", "令和"}),
+        ("the rock—Ellery—d'Ellery/Skopelos", {"ellery", "skopelos"}),
+    ],
+)
+def test_names_are_keywords_with_affixes_of_any_length_and_joined_to_other_words(
+    titled: Index, question: str, keywords: set[str]
+) -> None:
+    assert keywords <= {titled.data.entity_texts[row] for row in keywords_of(titled, question)}
+
+
+def test_a_name_contains_single_spaces_however_the_question_writes_it(titled: Index) -> None:
+    assert [name for name, _ in named_documents(titled, "Who is in “Olive\n  oil”?")] == ["Olive oil"]
+
+
+@pytest.mark.parametrize("part", ["a/b—", "Tarn? "])
+@pytest.mark.parametrize("look_up", [keywords_of, named_documents])
+def test_the_time_to_find_names_grows_in_proportion_to_the_question(
+    titled: Index, look_up: Callable[[Index, str], object], part: str
+) -> None:
+    assert_linear(lambda size: lambda: look_up(titled, part * size), 10)
 
 
 def test_two_hops_reach_passages_that_the_question_does_not_name(isles: Index) -> None:

@@ -1,5 +1,6 @@
 """`paths` and `local`: links between the propositions of a path, hand-worked scores, selection and suggestions (docs/developers/behaviours.md, 22)."""
 
+import tracemalloc
 from itertools import pairwise
 
 import numpy as np
@@ -31,8 +32,8 @@ def test_each_proposition_of_a_path_shares_an_entity_with_the_one_before_or_is_o
     isles: Index,
 ) -> None:
     rows = np.arange(len(isles.data.proposition_ids))
-    near = neighbours(isles, rows).toarray() > 0
-    assert near.any() and not near.diagonal().any()
+    near = neighbours(isles, isles.data.proposition_entity_NE, rows).toarray() > 0
+    assert (near & ~np.eye(len(rows), dtype=bool)).any()
     questions = ["Who founded the yard that built the Lantern?", *isles.data.proposition_texts]
     for query in isles.encode_queries(questions):
         similarity_N = normalised_similarity(isles, isles.data.proposition_vectors_ND @ query)
@@ -43,6 +44,18 @@ def test_each_proposition_of_a_path_shares_an_entity_with_the_one_before_or_is_o
             assert len(set(path.propositions)) == len(path.propositions)
             assert all(near[a, b] or b in starts for a, b in pairwise(path.propositions))
         assert [path.score for path in found] == sorted((path.score for path in found), reverse=True)
+
+
+@pytest.mark.long
+def test_the_memory_of_a_search_for_paths_does_not_grow_with_the_number_of_linked_pairs(isles: Index) -> None:
+    """Two thousand propositions that all mention Tarn; half the pairs would need 16 MB."""
+    tarn = list(isles.data.entity_texts).index("tarn")
+    rows = isles.entity_proposition_EN[[tarn], :].indices.repeat(500)
+    tracemalloc.start()
+    found = beam_search(isles, rows, isles.data.proposition_vectors_ND @ isles.encode_queries(["Tarn"])[0])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(rows) >= 2000 and found and peak < 16e6, (len(rows), peak)
 
 
 def test_selection_by_threshold_keeps_similar_propositions_in_order_and_without_repeats(isles: Index) -> None:

@@ -270,6 +270,40 @@ def test_a_part_that_names_nothing_is_not_searched_for(isles: Index) -> None:
     assert questions_of(without_names)[0] == "Who built the ship?"
 
 
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        (QUESTION, ("Lantern was built by whom?", "Where was Ada Marlow born?")),
+        ("Lantern or Tarn: which is older?", ("Lantern was built when?", "Where is Tarn?")),
+        (
+            "1911年に建てられた Lantern の造船所の創設者はどこで生まれましたか",
+            ("造船所はどこですか", "創設者は誰ですか"),
+        ),
+    ],
+)
+def test_a_part_that_begins_with_a_name_or_is_in_a_script_without_case_is_searched_for(
+    isles: Index, question: str, parts: tuple[str, ...]
+) -> None:
+    model = planner(plan_of(*parts))
+    ask(isles, model, question)
+    assert questions_of(model) == list(parts)
+
+
+def test_a_skipped_part_is_one_line_of_the_trace(isles: Index) -> None:
+    found = ask(isles, planner(plan_of("Who \x07\nbuilt it?", "Who built the Lantern?", "Who founded {2}?")))
+    assert found.trace.steps[1] == "{1} skipped: “Who built it?” names nothing"
+
+
+def test_equal_parts_are_answered_once(isles: Index) -> None:
+    replies = iter(["the Marlow Yard", "Ada Marlow", "", ""])
+    parts = ("Who built the Lantern?", "Who  built the Lantern?", "Who founded {2}?")
+    model = planner(plan_of(*parts), lambda question: next(replies))
+    found = ask(isles, model)
+    assert questions_of(model) == ["Who built the Lantern?", "Who founded the Marlow Yard?"]
+    assert [each.answer for each in found.findings] == ["the Marlow Yard", "Ada Marlow"]
+    assert found.trace.steps[1:3] == tuple(f"{{{n}}} Who built the Lantern? → the Marlow Yard" for n in (1, 2))
+
+
 def test_nothing_is_encoded_for_a_level_whose_parts_are_all_skipped(
     isles: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:

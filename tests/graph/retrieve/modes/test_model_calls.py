@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -191,6 +192,29 @@ def test_results_found_before_the_model_stops_answering_remain(isles: Index, mod
     assert "no answer. Expected a model server. Start it" in found.trace.stopped
     assert len(found.passages) == 4
     assert ask(isles, FailingModel(model, calls), mode=mode, selector="llm").passages == found.passages
+
+
+def test_calls_that_were_running_when_another_one_failed_are_counted(isles: Index) -> None:
+    running = threading.Event()
+
+    class HalfFailing(ScriptedModel):
+        """Fails to select for one sub-question, while it selects for the other."""
+
+        def complete(self, requests: Sequence[CompletionRequest]) -> list[Completion]:
+            if "Who built the Lantern?" in requests[0].messages[1].content:
+                running.wait(10)
+                raise UserError("http://127.0.0.1:9: no answer", "a model server", "start it")
+            if kind_of(requests[0]) == "selected":
+                running.set()
+                time.sleep(0.2)
+            return super().complete(requests)
+
+    model = model_with(
+        selected=select_all,
+        questions=lambda request: {"questions": ["Who built the Lantern?", "Who founded the yard?"]},
+    )
+    found = ask(isles, HalfFailing(model._reply), mode="global", selector="llm")
+    assert "no answer. Expected a model server" in found.trace.stopped and found.trace.model_calls == 2
 
 
 def test_no_state_of_one_question_reaches_the_next(isles: Index) -> None:

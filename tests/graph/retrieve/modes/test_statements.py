@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph.answer.context import build_context
 from graph.build.build import build_index
 from graph.index.index import Index, open_index
 from graph.retrieve.modes.statements import (
@@ -35,6 +36,7 @@ from graph.shared.modes import Mode
 from graph.store.index_settings import IndexSettings
 from graph.types import Document, Floats
 from tests.fakes import HashEncoder
+from tests.graph.hashed import build
 
 QUESTION = "Who founded the Marlow Yard that built the ferry Lantern?"
 
@@ -201,11 +203,22 @@ def test_a_second_hop_is_found_and_its_path_returned(isles: Index, mode: Mode) -
 def test_propositions_are_returned_on_request(isles: Index, mode: Mode) -> None:
     found = retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3, unit="propositions"))
     assert len(found.propositions) == 3
-    spans = {span.passage_id for scored in found.propositions for span in scored.item.spans}
+    spans = {scored.item.spans[0].passage_id for scored in found.propositions}
     assert {passage.item.id for passage in found.passages} == spans and len(found.paths) == len(found.passages)
     scores = [scored.score for scored in found.propositions]
     assert scores == sorted(scores, reverse=True)
     assert not retrieve(isles, QUESTION, RetrieveSettings(mode=mode, top_k=3)).propositions
+
+
+@pytest.mark.parametrize("mode", ["statements", "topics", "naive"])
+def test_of_a_proposition_in_many_documents_only_the_first_passage_is_returned(tmp_path: Path, mode: Mode) -> None:
+    documents = [Document(f"d{n}", "Rights", f"All rights are reserved. The crane {n} is old.") for n in range(40)]
+    settings = RetrieveSettings(mode=mode, top_k=2, unit="propositions")
+    found = retrieve(build(tmp_path / "i", documents), "All rights are reserved?", settings)
+    assert found.propositions[0].item.text == "All rights are reserved." and len(found.propositions[0].item.spans) == 40
+    first = list(dict.fromkeys(each.item.spans[0].passage_id for each in found.propositions))
+    assert [each.item.id for each in found.passages] == first and len(found.paths) == len(first)
+    assert [excerpt.title for excerpt in build_context(found, 2)] == ["Rights"] * 2
 
 
 def test_a_path_is_described_only_if_it_scores_at_least_as_much_as_its_end(isles: Index) -> None:
@@ -257,7 +270,10 @@ def test_duplicates_do_not_shorten_a_long_list(tmp_path: Path) -> None:
     assert counts == [6, 21]
 
 
-def test_with_a_condition_only_topics_of_its_documents_are_ranked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_topic", [True, False])
+def test_with_a_condition_only_topics_of_its_documents_are_ranked_or_the_documents_if_they_have_none(
+    tmp_path: Path, has_topic: bool
+) -> None:
     """The document's statement has a negative cosine, and TOPICS topics contain only statements of other documents."""
 
     class Opposite(HashEncoder):
@@ -268,8 +284,8 @@ def test_with_a_condition_only_topics_of_its_documents_are_ranked(tmp_path: Path
     documents.append(Document("bell", "", "The bell of Tarn rings."))
     build_index(tmp_path / "i", documents, IndexSettings(), lambda spec: Opposite())
     index = open_index(tmp_path / "i", lambda spec: Opposite())
-    propositions = index.data.proposition_ids
-    one_each = sp.csr_array(np.eye(len(propositions), dtype=np.float32))
+    propositions, texts = index.data.proposition_ids, index.data.proposition_texts
+    one_each = sp.csr_array(np.diag([np.float32(has_topic or "bell" not in text) for text in texts]))
     data = replace(index.data, topic_ids=propositions, topic_texts=propositions, topic_proposition_KN=one_each)
     settings = RetrieveSettings(mode="topics", where=("source=bell",))
     found = retrieve(replace(index, data=data), "Who rings?", settings)

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from graph.retrieve.parts import diversity
 from graph.retrieve.parts.diversity import distinctive_words, diverse_rows
 
 LONG = "the harbour board met in the long room above the rope store and talked about the price of salt for the winter "
@@ -23,6 +24,9 @@ LONG = "the harbour board met in the long room above the rope store and talked a
         ("Exports changed by 3.5 % in May.", "Exports changed by −3.5 % in May."),
         ("Ada bought the yard from Ben.", "Ben bought the yard from Ada."),
         ("The yard costs $5 in all.", "The yard costs €5 in all."),
+        ("It is –5 °C in Tarn.", "It is 5 °C in Tarn."),
+        ("The dose is .5 mg a day.", "The dose is 5 mg a day."),
+        ("The rows are 5 / 3.", "The rows are 5 3."),
         ("The bell rings at 10:30.", "The bell rings at 10:35."),
         ("Port Ellery is old.", "Port Ellory is old."),
         ("The valve opens at ≥ 5 bar.", "The valve opens at ≤ 5 bar."),
@@ -42,6 +46,8 @@ def test_similar_names_numbers_negations_and_roles_stay_distinct(one: str, other
     [
         ("The Lantern was built in 1911.", "The Lantern was built in 1911.", [0, 2]),
         ("The Lantern was built in 1911.", "The Lantern was built in 1911!", [0, 2]),
+        ("It sailed in 1914–1918.", "It sailed in 1914 – 1918.", [0, 2]),
+        ("It fell by 5%–7%.", "It fell by 5% – 7%.", [0, 2]),
         ("The ferry sails at noon", "the  ferry sails at noon.", [0, 1, 2]),  # A capitalised word may be a name.
     ],
 )
@@ -61,7 +67,7 @@ def test_a_single_text_stays_and_of_equal_texts_without_words_only_the_first() -
 
 
 def test_only_texts_with_the_same_distinctive_words_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No dense matrix has more rows than there are texts that share their distinctive words."""
+    """No dense matrix has more rows than there are texts that share their distinctive words, or than BLOCK_ROWS."""
     sizes: list[int] = []
     to_array = sp.csr_matrix.toarray
 
@@ -73,6 +79,9 @@ def test_only_texts_with_the_same_distinctive_words_are_compared(monkeypatch: py
     texts = [f"The Lantern carries crate {number}." for number in range(40)]
     assert diverse_rows([*texts, *(text + "!" for text in texts[:2])]).tolist() == list(range(40))
     assert sizes == [2, 2]
+    monkeypatch.setattr(diversity, "BLOCK_ROWS", 2)
+    lower = ["the ferry sails", "the bell rings", "the ferry sails.", "kelp is dried", "the bell rings!"]
+    assert diverse_rows(lower).tolist() == [0, 1, 3] and sizes[2:] == [2, 2, 1]
 
 
 @settings(deadline=None)

@@ -8,13 +8,14 @@ from graph.answer.context import build_context
 from graph.build.build import build_index
 from graph.documents.parse.formats import Limits
 from graph.documents.read import read_documents
+from graph.explain import explain_passage
 from graph.index.index import Index, open_index
 from graph.retrieve.parts.query import RetrieveSettings
 from graph.retrieve.retrieve import retrieve
 from graph.shared.modes import MODES, Mode
 from graph.store.index_settings import IndexSettings
 from graph.types import Document
-from serve.show import show_evidence
+from serve.show import location_of, show_evidence
 from tests.fakes import HashEncoder
 from tests.graph.documents import made
 
@@ -60,6 +61,15 @@ def test_a_passage_names_the_page_that_it_begins_on(
     assert (found.item.source, found.item.page) == (source, page)
     assert build_context(evidence, 1)[0].page == page
     assert f"{source} p. {page}, {found.item.start}–{found.item.end}" in show_evidence(evidence)
+
+
+def test_an_explanation_names_the_pages_of_its_passages(index: Index) -> None:
+    (yard,) = (each for each in index.passages_of("a.pdf") if "Ada Marlow" in each.text)
+    explanation = explain_passage(index, "Who founded the yard?", yard.id, RetrieveSettings(top_k=9))
+    assert explanation.passage.page == 3 and "· a.pdf p. 3, " in f"· {location_of(explanation.passage)}"
+    stops = index.passages_of("b.pptx")[1]
+    (lead,) = explain_passage(index, "Who built the Lantern?", stops.id, RetrieveSettings()).leads
+    assert (lead.passage.source, lead.passage.page) == ("a.pdf", 1)
 
 
 def test_passages_of_a_document_without_pages_have_no_page(index: Index) -> None:

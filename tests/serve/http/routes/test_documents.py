@@ -315,7 +315,7 @@ def test_a_damaged_file_of_the_index_is_not_reported_as_the_clients_error_and_on
         flip(isles / "index.sqlite")
         for response, code, log in (
             (running.post("/v1/retrieve", json={"query": "Lantern", "mode": "dense"}), "damaged_file", "ANN index"),
-            (running.post("/v1/documents", json={"documents": [NEW]}), "internal_error", "index.sqlite"),
+            (running.post("/v1/documents", json={"documents": [NEW]}), "damaged_file", "index.sqlite"),
         ):
             assert (response.status_code, response.json()["error"]["code"]) == (500, code)
             assert str(tmp_path) not in response.text and log in caplog.text

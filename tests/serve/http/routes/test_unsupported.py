@@ -137,8 +137,9 @@ def test_an_answer_whose_sentences_are_all_dropped_is_replaced_by_not_found(
     assert answer["content"] == NOT_FOUND and answer["marks"] == []
     assert [each["text"] for each in answer["unsupported"]] == [UNSUPPORTED]
     assert answer_of(running, api, stream)["content"] == UNSUPPORTED
-    headed, _ = stack(f"###Reason: {SUPPORTED_PARTS[0]} ###Answer: # Yard\n\n{UNSUPPORTED}")
-    assert answer_of(headed, api, stream, unsupported="drop")["content"] == f"# Yard\n\n{NOT_FOUND}"
+    for text, rest in ((f"# Yard\n\n{UNSUPPORTED}", "# Yard\n\n"), (f"**{UNSUPPORTED}** [1]", "")):
+        other, _ = stack(f"###Reason: {SUPPORTED_PARTS[0]} ###Answer: {text}")
+        assert answer_of(other, api, stream, unsupported="drop")["content"] == f"{rest}{NOT_FOUND}"
 
 
 @pytest.mark.parametrize("api", list(PATHS))

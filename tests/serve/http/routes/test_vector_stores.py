@@ -98,6 +98,7 @@ def test_an_unsupported_field_is_refused_and_named(running: Running, options: di
         ({"query": "x" * 8001}, 400, "8,000"),
         ({"max_num_results": 51}, 422, "max_num_results"),
         ({"filters": {"type": "eq", "key": "colour", "value": "red"}}, 400, "no document has it"),
+        ({"filters": {"type": "eq", "key": "वर्ष dc:x", "value": "red"}}, 400, "no document has it"),
         ({"filters": {"type": "eq", "key": "source", "value": "[" * 501}}, 422, "filters"),
         ({"filters": {"type": "eq", "key": "year>=1 or x", "value": "red"}}, 422, "filters"),
         ({"filters": {"type": "eq", "key": "year", "value": [1900]}}, 400, "one value"),

@@ -306,7 +306,7 @@ def _topics(rows: ChangedRows, base: IndexData, propositions: Propositions) -> T
 
 def _last_hierarchy(last: IndexData, passages: _Passages, moved: bool, reuse: LayerReuse) -> LastHierarchy:
     """The last hierarchy; its passages are matched by rows if the current rows were `moved` from it, else by ids."""
-    lost = columns_of_rows(last.passage_proposition_PN, passages.merge.deleted_G) if moved else NO_ROWS
+    of_deleted = columns_of_rows(last.passage_proposition_PN, passages.merge.deleted_G) if moved else NO_ROWS
     return LastHierarchy(
         last_P=passages.merge.previous_N if moved else rows_among(last.passage_ids, passages.columns.passage_ids),
         passages=len(last.passage_ids),
@@ -317,7 +317,7 @@ def _last_hierarchy(last: IndexData, passages: _Passages, moved: bool, reuse: La
         edges=last.similarity_XX if reuse.graphs else None,
         carry=reuse.communities,
         extractive=moved and reuse.summaries,
-        maybe_lost=[last.proposition_texts[row] for row in lost.tolist()],
+        maybe_lost=[last.proposition_texts[row] for row in of_deleted.tolist()],
     )
 
 

@@ -182,8 +182,7 @@ def store_settings(store: Store, settings: IndexSettings) -> IndexSettings:
     """
     check_settings(store, settings)
     unset = CHANGEABLE - settings.model_fields_set
-    kept = {key: value for key, value in _values_in(store).items() if key in unset}
-    settings = settings.model_copy(update=kept)
+    settings = settings.model_copy(update={key: value for key, value in _values_in(store).items() if key in unset})
     store.set_meta("settings", settings.model_dump())
     return settings
 

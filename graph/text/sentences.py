@@ -77,7 +77,8 @@ def headers_at(text: str, starts: Iterable[int], header: Cells = ()) -> Iterator
     >>> list(headers_at(text, [0, text.index("3"), text.index("End")]))
     [(), ('Stop', 'Fare'), ()]
     """
-    blocks = [_Block("", 0, "prose", header, header), *_blocks_of_tables(text, header)]
+    rows = _blocks_of_tables(text, header) if header or "|" in text else ()
+    blocks = [_Block("", 0, "prose", header, header), *rows]
     begins = [block.start for block in blocks]
     for start in starts:
         start = _offset_of_text(text, start)

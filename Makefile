@@ -49,7 +49,7 @@ study: $(READY) $(VLLM)/ready
 	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(MAKE) --no-print-directory -f configs/eval/study-smollm2.mk MODEGRAPH=$(BIN)/modegraph SETS=$(SETS)
 
 test-vllm: $(READY) $(VLLM)/ready
-	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(TWO_PROCESSES) $(VLLM_TESTS)
+	@MODEGRAPH_VLLM_PYTHON=$(CURDIR)/$(VLLM)/bin/python $(BIN)/pytest $(VLLM_TESTS)
 
 test-clients: $(READY) $(CLIENTS)/ready
 	@MODEGRAPH_LLAMA_INDEX_PYTHON=$(CURDIR)/$(CLIENTS)/bin/python $(BIN)/pytest tests/serve/http/routes/test_llama_index.py

@@ -168,7 +168,7 @@ def test_propositions_are_neighbours_only_through_a_shared_name_or_a_synonym(tmp
     )
     index = build(tmp_path / "i", [Document(f"d{n}", "", text) for n, text in enumerate(texts)], KindEncoder())
     place = {text: row for row, text in enumerate(index.data.proposition_texts)}
-    near = paths.neighbours(index, np.arange(len(texts)), np.arange(len(texts))).toarray() > 0
+    near = paths.neighbours(index, index.data.proposition_entity_NE, np.arange(len(texts))).toarray() > 0
     pairs = {(a, b) for a in range(5) for b in range(a + 1, 5) if near[place[texts[a]], place[texts[b]]]}
     assert pairs == {(0, 1), (1, 2), (0, 4)} and np.array_equal(near, near.T)
 

@@ -199,7 +199,7 @@ def greedy_completions(
     max_answer_tokens: int,
     closed_book: bool,
 ) -> list[Completion]:
-    """The completion that answers each question. As in `ask`, a question without excerpts gets NOTHING_FOUND, without a call; with `closed_book`, the model answers it.
+    """The completion that answers each question. As in `ask`, a question without excerpts gets NOTHING_FOUND, without a call, unless `closed_book`.
 
     UserError for a request that the server refuses.
     """

@@ -4,7 +4,8 @@ De-contextualising: a sentence that does not name the document's title (in long 
 which adds no claim; a table row always gets it, and becomes "header: value" pairs (HLG §4.3.2). A pronoun at the start of a sentence is replaced if
 its antecedent is clear: the title, if it is the subject of the document's first sentence, or the person who is the subject of the last sentence
 that names people. A title of one word counts as a person if the document's first pronoun is he or she, and no sentence before it has another person as
-its subject. Passages in other languages keep their pronouns ("Her" is a word of Danish). A title or heading that is a topic ("Leave and holidays") is not an entity.
+its subject. Passages in other languages keep their pronouns ("Her" is a word of Danish). A title or heading that is a topic ("Leave and holidays") is
+not an entity.
 """
 
 import re

@@ -175,7 +175,7 @@ def _usable_text(request: CompletionRequest, completion: Completion) -> str:
 
 
 def _as_object(text: str) -> str:
-    """A list in JSON, which may be cut or in a code fence, as the field `sentences` of an object; any other text, such as “[1] The yard …”, is unchanged."""
+    """A list in JSON, perhaps cut or in a code fence, as the field `sentences` of an object; other text, such as “[1] The yard …”, is unchanged."""
     bare = text.removeprefix("```json").strip("` ")
     try:
         found = from_json(bare, allow_partial=False if "]" in bare else "trailing-strings")

@@ -149,7 +149,7 @@ def current_writer(dsn: str) -> str:
 
 
 def _is_gone(machine: object, process: object) -> bool:
-    """Whether a writer ran on this machine and has ended."""
+    """Whether the process of a writer on this machine is no longer running; false for writers on others."""
     return machine == _machine() != "" and not _is_running(int(str(process)))
 
 

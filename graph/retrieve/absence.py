@@ -60,7 +60,7 @@ def absence_features(index: Index, query: Query, passages: Sequence[Passage]) ->
 
 
 def word_weights(index: Index, question: str) -> dict[str, float]:
-    """The content words of a question, as forms (`form_of`), with their idf among the passages of `index` (with conditions, of the documents that meet them)."""
+    """The content words of a question, as forms (`form_of`), with their idf among the passages of `index`, which conditions may have restricted."""
     terms = content_terms(question)
     row_of = {term: row for term in terms if (row := row_of_term(index, term)) is not None}
     passages_W = index.data.term_passages_W

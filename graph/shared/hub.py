@@ -12,8 +12,9 @@ LOADED_FILES = [
     *("model*.safetensors", "adapter_model.safetensors", "*.json", "*.jinja"),
     *("vocab.txt", "merges.txt", "tokenizer.model"),
 ]
+"""The files of a language model or an adapter that are loaded from the hub's cache, which may lack others."""
 IGNORED_FILES = "*/*"
-"""The files of a language model or an adapter that are loaded from the hub's cache, which may lack others; those in subfolders are not loaded."""
+"""Files in subfolders, which are not loaded."""
 
 
 def only_in_cache(name: str, what: str) -> bool:

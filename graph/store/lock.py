@@ -86,7 +86,9 @@ def _writer_before(folder: Path, number: int) -> str:
 
 
 def writer_of(folder: Path) -> str:
-    """The process of the lowest locked ticket, as in `_writer_before`. Takes a shared lock on each free ticket for a moment, but writes and deletes nothing: the folder may be read-only."""
+    """The process of the lowest locked ticket, as in `_writer_before`. Takes a shared lock on each free ticket for a moment, but writes and deletes nothing:
+    the folder may be read-only.
+    """
     return next(filter(None, map(_holder_of, sorted(folder.glob("writer-*.ticket")))), "")
 
 

@@ -100,8 +100,8 @@ def fill_placeholders(text: str, answers: Mapping[int, str]) -> str:
 
 def names_nothing(text: str, question: str) -> bool:
     """Whether a sub-question of `question` cannot be searched for alone, such as "Who directed the film?": it has no placeholder, and no name or
-    number, though the question has some (`is_name`, from the second word on; as the first word of `text`, a name from the question or its first word if this is a
-    capitalised content word). False in scripts without case.
+    number, though the question has some (`is_name`, from the second word on). Its first word is a name if it is one in the question, or is the
+    question's own first word, capitalised, and a content word. False in scripts without case.
 
     >>> names_nothing("Which film is older?", "Which is older, Ogro or Jaws?"), names_nothing("When was Ogro made?", "Which is older, Ogro or Jaws?")
     (True, False)

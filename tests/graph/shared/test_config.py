@@ -90,7 +90,7 @@ def test_bad_settings_are_reported_in_one_line(tmp_path: Path, text: str, overri
     ],
 )
 def test_text_is_taken_literally(text: str) -> None:
-    """Text that YAML would read as a number, a date, a boolean, null or a comment: without quotes, in quotes, in a group of settings; and as a secret and a path."""
+    """Text that YAML would read as a number, a date, a boolean, null or a comment: without quotes, in quotes, in a group, as a secret and as a path."""
     assert load_settings(Outer, None, [f"model={text}"]).model == text
     assert load_settings(Outer, None, [f'model="{text}"']).model == text
     assert load_settings(Outer, None, ["model=a", f"named.x.model={text}"]).named["x"].model == text
